@@ -1,0 +1,1 @@
+"""A run file as other people's readers see it."""
