@@ -181,7 +181,7 @@ def _native(array: Array, subject: Subject) -> Array:
     if dtype.kind == "U":
         return array.astype("U1") if not dtype.itemsize else array
     if dtype.kind == "T":
-        return array.astype(str)
+        return take(array.tolist(), subject)
     if dtype.kind == "S":
         raise ValueMismatchError(f"{subject()} is bytes. Decode them: np.char.decode(value, 'utf-8').")
     if dtype.names:
@@ -192,7 +192,7 @@ def _native(array: Array, subject: Subject) -> Array:
     if dtype.kind == "O" and not array.ndim:
         raise ValueMismatchError(f"{subject()} is {_short(array[()])}, of type {type(array[()]).__name__}. {_HOLDS}")
     kind = "objects" if dtype.kind == "O" else str(dtype)
-    advice = f"Give it a type, value.astype('float64') or value.astype(str). {_HOLDS}"
+    advice = f"Give it a type, np.asarray(value, 'float64') or np.asarray(value, str). {_HOLDS}"
     raise ValueMismatchError(f"{subject()} is an array of {kind}. {advice}")
 
 

@@ -63,7 +63,7 @@ def infer_variable(name: str, value: object, modality: str, where: Where) -> Var
     dtype = array.dtype
     if dtype.kind == "U":
         encode(array, subject)  # no variable may come of text that no file can hold
-    if dtype.kind == "i" and modality == REWARDS and is_weak(value) and -_EXACT <= array.min() and array.max() <= _EXACT:
+    if dtype.kind == "i" and modality == REWARDS and is_weak(value) and array.min() >= -_EXACT and array.max() <= _EXACT:
         dtype = np.dtype(np.float64)
     return Variable(name, array.shape, dtype, modality=modality)
 
@@ -103,7 +103,7 @@ def fit(value: object, variable: Variable, where: Where, lead: tuple[int, ...] =
     (array([1., 2.], dtype=float32), True)
     >>> fit(np.zeros((11, 11)), Variable("vision", (11, 11, 3)), lambda: "of agent 'a' at step 41")
     Traceback (most recent call last):
-    simlab.errors.ValueMismatchError: 'vision' of agent 'a' at step 41 has shape (11, 11), but ... says (11, 11, 3). Pass one value per channel.
+    simlab.errors.ValueMismatchError: 'vision' of agent 'a' at step 41 has shape (11, 11), but ... (11, 11, 3). Pass one value per channel.
     """
     dtype, shape = variable.dtype, lead + variable.shape
     kind = type(value)
