@@ -1,0 +1,231 @@
+"""Where the variables of a schema lie in the file, and how they are made.
+
+A `Grid` is a set of variables that share axes and logged bits: the agents of one population (agent, time), or the environment
+(time). A `Column` is one of its variables.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import h5py
+import numpy as np
+
+from simlab.conventions import (
+    ATTR_KIND,
+    ATTR_MODALITY,
+    ATTR_ORIGINAL_NAME,
+    FLAT_NAMES,
+    LABEL_SUFFIX,
+    LOGGED,
+)
+from simlab.metadata import to_json
+from simlab.schema import INHERIT, Variable
+from simlab.schema.names import disk_name
+from simlab.storage.chunking import chunk_of_agents
+from simlab.storage.codec import Compression, resolve_compression
+from simlab.storage.dtypes import TEXT_BLOCK, StoredType, stored_type
+from simlab.storage.netcdf import create_dimension, create_group, create_labels, create_variable
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+BITS: Final = 64
+_BIT_ROOM: Final = ((6, 8), (14, 16), (28, 32))
+"""Up to so many variables are given so many bits: a few more may come, and one column of bits is cheapest to read."""
+
+
+@dataclass(slots=True)
+class Column:
+    """One variable of the file that has chunks.
+
+    Attributes
+    ----------
+    variable : Variable
+        What was declared or inferred.
+    type : StoredType
+        How its values are stored.
+    dataset : h5py.Dataset
+        Where they are stored.
+    compression : Compression
+        How its chunks are encoded.
+    agents, rows : int
+        Agents and rows of one chunk; a column without an agent axis has 0 agents.
+    """
+
+    variable: Variable
+    type: StoredType
+    dataset: h5py.Dataset
+    compression: Compression
+    agents: int
+    rows: int
+
+    def chunk_shape(self, block: Array) -> tuple[int, ...]:
+        """Return the shape that a block of whole chunks has (text may take several chunks in width)."""
+        lead = (self.agents, self.rows) if self.agents else (self.rows,)
+        return lead + block.shape[len(lead) :]
+
+
+@dataclass(slots=True)
+class LoggedField:
+    """One variable of logged bits; bit i belongs to variable ``first + i`` of the grid."""
+
+    column: Column
+    first: int
+    bits: int
+
+
+@dataclass(slots=True)
+class Grid:
+    """Variables that share axes and logged bits.
+
+    Attributes
+    ----------
+    group : h5py.Group
+        ``agents``, ``agents/<population>`` or ``environment``.
+    simulation : h5py.Group
+        The simulation it belongs to; dimensions that a schema names lie there.
+    axes : list of h5py.Dataset
+        The scales of the shared axes.
+    coordinates : str
+        What the variables' ``coordinates`` attribute starts with.
+    prefix : str
+        What its own dimensions start with: the population's name and "_".
+    """
+
+    group: h5py.Group
+    simulation: h5py.Group
+    axes: list[h5py.Dataset]
+    coordinates: str
+    prefix: str = ""
+    columns: list[Column] = field(default_factory=list)
+    fields: list[LoggedField] = field(default_factory=list)
+
+    @property
+    def has_agents(self) -> bool:
+        """Whether the first axis is one of agents."""
+        return len(self.axes) == 2
+
+    def add(self, variables: Sequence[Variable], default: Compression, window: int) -> None:
+        """Make the variables that are not there yet; `variables` are all of the grid's, in order."""
+        for variable in variables[len(self.columns) :]:
+            self.columns.append(self._column(variable, default, window))
+        if len(self.columns) > sum(f.bits for f in self.fields):
+            self._add_field(window)
+        if self.fields:
+            self._name_bits()
+
+    def _column(self, variable: Variable, default: Compression, window: int) -> Column:
+        kind = stored_type(variable.dtype)
+        compression = default
+        if variable.compression != INHERIT:
+            compression = resolve_compression(variable.compression, f"Variable {variable.name!r}")
+        group, name = self._place(variable)
+        dims, attributes = self._own_dimensions(variable, kind, group)
+        row_bytes = int(np.prod([d.shape[0] for d in dims], dtype=np.int64)) * kind.stored.itemsize
+        agents, rows = self._chunk(row_bytes, window)
+        lead = (agents, rows) if agents else (rows,)
+        own = tuple(TEXT_BLOCK if d.maxshape == (None,) else d.shape[0] for d in dims)
+        dataset = create_variable(
+            group,
+            name,
+            [*self.axes, *dims],
+            kind.stored,
+            chunks=lead + own,
+            attributes=variable_attributes(variable, kind, " ".join([self.coordinates, *attributes])),
+            fillvalue=kind.fill if kind.stored.kind == "f" else None,
+            **compression.creation_options(kind.stored.itemsize),
+        )
+        return Column(variable, kind, dataset, compression, agents, rows)
+
+    def _chunk(self, row_bytes: int, window: int) -> tuple[int, int]:
+        agents, rows = chunk_of_agents(row_bytes, window, self.axes[0].shape[0] if self.has_agents else 1)
+        return (agents, rows) if self.has_agents else (0, rows)
+
+    def _place(self, variable: Variable) -> tuple[h5py.Group, str]:
+        *path, name = disk_name(variable.name).split(".")
+        if self.has_agents and FLAT_NAMES.get(variable.name) != variable.modality:
+            path.insert(0, variable.modality)
+        return (create_group(self.group, "/".join(path)) if path else self.group), name
+
+    def _own_dimensions(self, variable: Variable, kind: StoredType, group: h5py.Group) -> tuple[list[h5py.Dataset], list[str]]:
+        """Return the scales of a variable's own axes, made where they are not there, and the names of their labels."""
+        stem = self.prefix + disk_name(variable.name).replace(".", "_")
+        natural = Variable(variable.name, variable.shape, variable.dtype).dims
+        home = group if variable.dims == natural else self.simulation
+        prefix = self.prefix if home is group else ""
+        dims, labels = [], []
+        for name, size in zip(variable.dims or (), variable.shape, strict=True):
+            dim = prefix + name
+            dims.append(home[dim] if dim in home else create_dimension(home, dim, size))
+        if variable.channels:
+            label = dims[-1].name.rsplit("/", 1)[-1] + LABEL_SUFFIX
+            if label not in home:
+                create_labels(home, dims[-1], label, variable.channels)
+            labels.append(label)
+        for suffix, size in kind.extra:
+            dims.append(create_dimension(group, f"{stem}_{suffix}", size, unlimited=suffix == "strlen"))
+        return dims, labels
+
+    def _add_field(self, window: int) -> None:
+        first = sum(f.bits for f in self.fields)
+        wanted = len(self.columns) - first
+        bits = next((bits for most, bits in _BIT_ROOM if wanted <= most), BITS)
+        dtype = np.dtype(f"uint{bits}")
+        agents, rows = self._chunk(dtype.itemsize, window)
+        name = LOGGED if not self.fields else f"{LOGGED}_{len(self.fields)}"
+        kind = StoredType(dtype, dtype, (), {})
+        compression = Compression("gzip")
+        dataset = create_variable(
+            self.group,
+            name,
+            self.axes,
+            dtype,
+            chunks=(agents, rows) if agents else (rows,),
+            attributes={"long_name": "which variables were logged", "coordinates": self.coordinates},
+            **compression.creation_options(dtype.itemsize),
+        )
+        # "logged" itself is a reserved name; the bits are no variable of the schema, only a column that is written like one.
+        bits_of = Variable("logged_bits", dtype=dtype)
+        self.fields.append(LoggedField(Column(bits_of, kind, dataset, compression, agents, rows), first, bits))
+
+    def _name_bits(self) -> None:
+        for logged in self.fields:
+            names = [disk_name(c.variable.name) for c in self.columns[logged.first : logged.first + logged.bits]]
+            masks = np.array([1 << i for i in range(len(names))], logged.column.type.stored)
+            logged.column.dataset.attrs.create("flag_masks", masks)
+            text = " ".join(names).encode()
+            logged.column.dataset.attrs.create("flag_meanings", np.array(text), dtype=h5py.string_dtype("utf-8", max(1, len(text))))
+
+    def resize(self, sizes: Sequence[int]) -> None:
+        """Give every variable of the grid the lengths of the shared axes; nothing shrinks."""
+        for dataset in (*(c.dataset for c in self.columns), *(f.column.dataset for f in self.fields)):
+            shape = tuple(max(a, b) for a, b in zip(dataset.shape, sizes, strict=False)) + dataset.shape[len(sizes) :]
+            if shape != dataset.shape:
+                dataset.resize(shape)
+
+
+def variable_attributes(variable: Variable, kind: StoredType, coordinates: str) -> dict[str, Any]:
+    """Return the attributes of a variable on disk."""
+    out: dict[str, Any] = {"long_name": variable.long_name or variable.name.replace("_", " ").replace(".", " ")}
+    if kind.stored.kind != "S" and variable.dtype.kind not in "b":
+        out["units"] = variable.units
+    out[ATTR_MODALITY], out[ATTR_KIND] = variable.modality, variable.kind
+    out |= kind.attributes
+    if coordinates.strip():
+        out["coordinates"] = coordinates.strip()
+    if variable.categories:
+        out["flag_values"] = np.arange(len(variable.categories)).astype(kind.stored)
+        # A word of flag_meanings holds no blank; "%20" stands for one, and the labels as given are kept beside.
+        out["flag_meanings"] = " ".join(urllib.parse.quote(c, safe="") or "%" for c in variable.categories)
+        out["categories"] = to_json(list(variable.categories), f"the categories of {variable.name!r}")
+    if disk_name(variable.name) != variable.name:
+        out[ATTR_ORIGINAL_NAME] = variable.name
+    for name, bound in (("valid_min", variable.low), ("valid_max", variable.high)):
+        if bound is not None and kind.stored.kind in "iuf" and np.isfinite(bound):
+            out[name] = np.array(bound).astype(kind.stored)
+    if kind.stored.kind == "f":
+        out["_FillValue"] = np.array(np.nan, kind.stored)
+    return out
