@@ -6,7 +6,9 @@ import importlib
 import os
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 # Before anything imports pygame or matplotlib.
 os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
@@ -15,6 +17,9 @@ os.environ["MPLBACKEND"] = "Agg"
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from tests.pursuit import Copy
 
 REQUIRE_ALL = os.environ.get("SIMLAB_REQUIRE_ALL", "") not in ("", "0")
 
@@ -56,3 +61,24 @@ def require_module() -> Callable[[str], ModuleType]:
             raise
 
     return require
+
+
+@pytest.fixture(scope="session")
+def demo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the path of the demo run, as ``simlab demo`` records it. Tests read it; none may change it."""
+    from simlab.demo import record_demo
+
+    path = tmp_path_factory.mktemp("demo") / "demo.h5"
+    record_demo(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def pursuit_run(tmp_path_factory: pytest.TempPathFactory, require_module: Callable[[str], ModuleType]) -> tuple[Path, Copy]:
+    """Return the path of 20 recorded episodes of pursuit, and the copy that was kept of them. Tests read it; none may change it."""
+    require_module("pygame")
+    require_module("pettingzoo.sisl")
+    from tests.pursuit import record
+
+    path = tmp_path_factory.mktemp("pursuit") / "pursuit.h5"
+    return path, record(path)
