@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -51,11 +52,12 @@ def test_python_runs(page: Path, folder: Path, require_module) -> None:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "console")], ids=name)
 def test_commands_run(page: Path, folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     for _, code in blocks(page, "console"):
         for line in code.splitlines():
             if line.startswith("$ simlab "):
                 command = [sys.executable, "-m", "simlab", *line.removeprefix("$ simlab ").partition("  #")[0].split()]
-                done = subprocess.run(command, capture_output=True, text=True, check=False, env=None, timeout=120)
+                done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
                 assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
 
 
