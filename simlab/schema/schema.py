@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from simlab.conventions import AGENT, AGENT_MODALITIES, ENVIRONMENT, GROUP_AGENTS, RESERVED_NAMES
-from simlab.errors import SchemaError
+from simlab.conventions import AGENT_MODALITIES, ENVIRONMENT, FLAT_NAMES, GROUP_AGENTS, RESERVED_NAMES
+from simlab.errors import SchemaError, did_you_mean
+from simlab.schema.clashes import check_clashes
+from simlab.schema.declarations import Declared, variables_of
 from simlab.schema.names import disk_name
 from simlab.schema.variable import Variable
 
 if TYPE_CHECKING:
     import os
 
-Declared = Variable | Mapping[str, Any] | Sequence["Variable | Mapping[str, Any]"]
 MAIN = ""
 """The population of a run whose agents are all of one kind: its variables have plain names."""
 
@@ -24,11 +25,11 @@ class Schema:
     Parameters
     ----------
     observations, actions, rewards, states, terminations : Variable or sequence of Variable, optional
-        What every agent logs. (The dictionaries of `Variable.to_dict` are taken as well.)
+        What every agent logs. (The dictionaries of `Variable.to_dict` are taken as well, and a mapping of names to them.)
     environment : Variable or sequence of Variable, optional
         What the environment logs.
     populations : mapping of str to Schema, optional
-        For agents of different kinds: a schema for each kind, by its name ("prey"). It takes the place of the five above.
+        For agents of different kinds: a schema for each kind, by its name ("prey"). They take the place of the five above.
     agents : mapping of str to sequence, optional
         The ids of the agents that belong to each population, where they are known beforehand. An agent that is not
         listed joins the population whose name its id starts with ("prey_3"), or else the one that its first values fit.
@@ -69,9 +70,9 @@ class Schema:
     ) -> None:
         given = dict(zip(AGENT_MODALITIES, (observations, actions, rewards, states, terminations), strict=True))
         self.extensible = bool(extensible)
-        self.environment: tuple[Variable, ...] = tuple(_declared(environment, ENVIRONMENT))
+        self.environment: tuple[Variable, ...] = tuple(variables_of(environment, ENVIRONMENT))
         self._populations: dict[str, tuple[Variable, ...]] = {}
-        own = tuple(v for modality, declared in given.items() for v in _declared(declared, modality))
+        own = tuple(v for modality, declared in given.items() for v in variables_of(declared, modality))
         if populations:
             if own:
                 raise SchemaError("Give populations=, or the variables of all agents (observations=, actions=, ...), not both.")
@@ -79,37 +80,36 @@ class Schema:
                 self._add_population(name, schema)
         else:
             self._populations[MAIN] = own
-        self.agents: dict[str, tuple[Hashable, ...]] = {name: tuple(ids) for name, ids in (agents or {}).items()}
-        for name in self.agents:
-            if name not in self._populations:
-                raise SchemaError(f"agents= names the population {name!r}; the schema has {self.population_names}.")
-        self._check()
+        self.agents: dict[str, tuple[Hashable, ...]] = {}
+        for name, ids in (agents or {}).items():
+            self._add_agents(name, ids)
+        check_clashes(self._populations, self.environment)
 
     def _add_population(self, name: str, schema: Schema | Mapping[str, Any]) -> None:
         if not isinstance(name, str) or disk_name(name) != name or "." in name:
             raise SchemaError(f"A population cannot be called {name!r}: use letters, digits and '_'.")
-        if name in RESERVED_NAMES or name in AGENT_MODALITIES or name in (ENVIRONMENT, GROUP_AGENTS):
+        if name in RESERVED_NAMES or name in AGENT_MODALITIES or name in FLAT_NAMES or name in (ENVIRONMENT, GROUP_AGENTS):
             raise SchemaError(f"A population cannot be called {name!r}: the run keeps that name for itself.")
-        inner = schema if isinstance(schema, Schema) else Schema(**schema)
+        inner = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
         if inner.population_names != (MAIN,) or inner.environment:
             raise SchemaError(f"The schema of population {name!r} may hold variables of agents only, no environment and no populations.")
         self._populations[name] = inner.variables()
 
-    def _check(self) -> None:
-        sizes: dict[str, int] = {}
-        for population in self._populations:
-            names: dict[str, Variable] = {}
-            for v in (*self._populations[population], *self.environment):
-                for key in {v.name, disk_name(v.name)}:
-                    if key in names and names[key] is not v:
-                        raise SchemaError(f"{_place(names[key])} and {_place(v)} clash: a variable's name is unique in its run. Rename one.")
-                    names[key] = v
-                for dim, size in zip(v.dims or (), v.shape, strict=True):
-                    key = f"{population}.{dim}" if population and not v.modality == ENVIRONMENT else dim
-                    if sizes.setdefault(key, size) != size:
-                        raise SchemaError(f"{v.name!r} gives its dimension {dim!r} the size {size}; elsewhere it is {sizes[key]}. Rename one of them.")
-                    if dim in names and dim != v.name:
-                        raise SchemaError(f"{v.name!r} has a dimension called {dim!r}, which is the name of a variable too. Rename one of them.")
+    def _add_agents(self, population: str, ids: Sequence[Hashable]) -> None:
+        if population not in self._populations:
+            known = ", ".join(map(repr, self._populations))
+            raise SchemaError(
+                f"agents= names the population {population!r}; the schema has {known}.{did_you_mean(str(population), self._populations)}"
+            )
+        if isinstance(ids, str) or not isinstance(ids, Iterable):
+            raise SchemaError(f"agents= gives population {population!r} the ids {ids!r}; give a list of ids.")
+        members = tuple(ids)
+        for other, theirs in self.agents.items():
+            if shared := set(members) & set(theirs):
+                raise SchemaError(
+                    f"Agent {next(iter(shared))!r} is listed in the populations {other!r} and {population!r}; an agent belongs to one."
+                )
+        self.agents[population] = members
 
     @property
     def population_names(self) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ class Schema:
             if population not in more._populations and population != MAIN:
                 more._add_population(population, Schema())
             more._populations[population] = (*more._populations.get(population, ()), *variables)
-        more._check()
+        check_clashes(more._populations, more.environment)
         return more
 
     def __eq__(self, other: object) -> bool:
@@ -204,22 +204,3 @@ class Schema:
         from simlab.schema.spaces import schema_from_env
 
         return schema_from_env(env, **more)
-
-
-def _place(v: Variable) -> str:
-    return f"{v.name!r} of {v.modality or AGENT}"
-
-
-def _declared(declared: Declared | None, modality: str) -> list[Variable]:
-    if declared is None:
-        return []
-    items = [declared] if isinstance(declared, (Variable, Mapping)) else list(declared)
-    out = []
-    for item in items:
-        if not isinstance(item, (Variable, Mapping)):
-            raise SchemaError(f"{modality} holds {item!r}; give a Variable, or a list of them.")
-        v = item if isinstance(item, Variable) else Variable.from_dict(item)
-        if v.every is not None and modality != ENVIRONMENT:
-            raise SchemaError(f"{v.name!r} has every={v.every}, which is for variables of the environment; agents log when they like.")
-        out.append(v.with_modality(modality))
-    return out

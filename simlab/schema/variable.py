@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal
@@ -10,7 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-from simlab.conventions import RESERVED_NAMES
+from simlab.conventions import LOGGED, RESERVED_NAMES
 from simlab.errors import SchemaError, did_you_mean
 from simlab.schema.names import disk_name
 
@@ -19,7 +20,8 @@ KINDS: Final = ("continuous", "image", "discrete", "boolean", "text", "time")
 INHERIT: Final = "inherit"
 """The compression of a variable that says nothing: the logger's own."""
 
-_STORABLE_KINDS: Final = "biufcMmS"
+_STORABLE_KINDS: Final = "biufcMm"
+_LOGGED_BITS: Final = re.compile(LOGGED + r"(_\d+)?")
 TEXT: Final = np.dtype("S")
 """The dtype of a text variable: UTF-8 of any length. (In a schema it is written ``"str"``.)"""
 
@@ -86,40 +88,85 @@ class Variable:
     modality: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        set_ = lambda key, value: object.__setattr__(self, key, value)  # noqa: E731
-        disk_name(self.name)
-        if self.name in RESERVED_NAMES:
-            raise SchemaError(f"A variable cannot be called {self.name!r}: the run keeps that name for itself. Choose another one.")
-        set_("shape", self._whole_shape(self.shape))
-        set_("dtype", storable_dtype(self.dtype, self.name))
-        set_("channels", self._labels("channels", self.channels))
-        set_("categories", self._labels("categories", self.categories))
+        self._check_name()
+        self._set("shape", self._whole_shape(self.shape))
+        self._set("dtype", storable_dtype(self.dtype, self.name))
+        self._set("channels", self._labels("channels", self.channels))
+        self._set("categories", self._labels("categories", self.categories))
         self._check_labels()
         if self.kind is None:
-            set_("kind", self._natural_kind())
+            self._set("kind", self._natural_kind())
         elif self.kind not in KINDS:
             raise SchemaError(f"{self.name!r} has kind {self.kind!r}; use one of {', '.join(KINDS)}.{did_you_mean(str(self.kind), KINDS)}")
-        if self.every is not None and (not isinstance(self.every, int) or isinstance(self.every, bool) or self.every < 1):
-            raise SchemaError(f"{self.name!r} has every={self.every!r}; give a whole number of steps, 1 or more.")
+        self._set("every", self._whole_every(self.every))
         for text in ("units", "long_name"):
             if not isinstance(getattr(self, text), str):
                 raise SchemaError(f"{self.name!r} has {text}={getattr(self, text)!r}; give text.")
-        set_("dims", self._own_dims())
+        if isinstance(self.compression, (bool, float)) or not isinstance(self.compression, (str, int, type(None))):
+            raise SchemaError(f"{self.name!r} has compression={self.compression!r}; give a name, a level, None or {INHERIT!r}.")
+        self._set("low", self._bound("low", self.low))
+        self._set("high", self._bound("high", self.high))
+        if self.low is not None and self.high is not None and self.low > self.high:
+            raise SchemaError(f"{self.name!r} has low={self.low} above high={self.high}. Swap them.")
+        self._set("dims", self._own_dims())
+
+    def _set(self, key: str, value: object) -> None:
+        object.__setattr__(self, key, value)
+
+    def _check_name(self) -> None:
+        for part in disk_name(self.name).split("."):
+            if part in RESERVED_NAMES or _LOGGED_BITS.fullmatch(part):
+                raise SchemaError(
+                    f"A variable cannot be called {self.name!r}: the run keeps {part!r} for itself. "
+                    f"Choose another name, such as {part + '_value'!r}."
+                )
 
     def _whole_shape(self, shape: object) -> tuple[int, ...]:
         axes = (shape,) if isinstance(shape, (int, np.integer)) else shape
-        if not isinstance(axes, Sequence) or not all(isinstance(n, (int, np.integer)) and n > 0 for n in axes):
-            raise SchemaError(f"{self.name!r} has shape {shape!r}; give a tuple of whole numbers above zero, () for a single number.")
-        return tuple(int(n) for n in axes)
+        if isinstance(axes, (Sequence, np.ndarray)):
+            sizes = tuple(axes)
+            if all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n > 0 for n in sizes):
+                return tuple(int(n) for n in sizes)
+        raise SchemaError(f"{self.name!r} has shape {shape!r}; give a tuple of whole numbers above zero, () for a single number.")
+
+    def _whole_every(self, every: object) -> int | None:
+        if every is None:
+            return None
+        if not isinstance(every, (int, np.integer)) or isinstance(every, bool) or every < 1:
+            raise SchemaError(f"{self.name!r} has every={every!r}; give a whole number of steps, 1 or more.")
+        return int(every)
+
+    def _bound(self, which: str, bound: Any) -> float | None:
+        if bound is None:
+            return None
+        bound = bound.item() if isinstance(bound, (np.generic, np.ndarray)) and bound.size == 1 else bound
+        if isinstance(bound, bool) or not isinstance(bound, (int, float)) or not math.isfinite(bound):
+            raise SchemaError(f"{self.name!r} has {which}={bound!r}; give a number, or None where there is no bound.")
+        if self.dtype.kind not in "iuf":
+            raise SchemaError(f"{self.name!r} has {which}={bound!r} but dtype {self.dtype}; bounds are for integers and floats.")
+        if self.dtype.kind in "iu":
+            info = np.iinfo(self.dtype)
+            if bound != int(bound) or not info.min <= bound <= info.max:
+                raise SchemaError(f"{self.name!r} has {which}={bound!r}, which {self.dtype} cannot hold. Give a whole number in its range.")
+            return int(bound)
+        return float(bound)
 
     def _labels(self, what: str, labels: object) -> tuple[str, ...] | None:
         if labels is None:
             return None
-        if isinstance(labels, str) or not isinstance(labels, Sequence) or not all(isinstance(x, str) for x in labels):
-            raise SchemaError(f"{self.name!r} has {what}={labels!r}; give a list of text, one label each.")
+        if isinstance(labels, np.ndarray):
+            labels = labels.tolist()
+        if not isinstance(labels, Sequence) or isinstance(labels, str) or not labels or not all(isinstance(x, str) for x in labels):
+            quote = ""
+            if isinstance(labels, Sequence) and any(isinstance(x, bool) for x in labels):
+                quote = " In YAML the words yes, no, on and off need quotes."
+            raise SchemaError(f"{self.name!r} has {what}={labels!r}; give a list of text, one label each.{quote}")
+        for label in labels:
+            if not label or "\0" in label or not label.isprintable():
+                raise SchemaError(f"{self.name!r} has {what} with the label {label!r}; a label is printable text of at least one letter.")
         if len(set(labels)) != len(labels):
             raise SchemaError(f"{self.name!r} has {what} with a label twice: {list(labels)!r}. Make them unique.")
-        return tuple(labels)
+        return tuple(str(x) for x in labels)
 
     def _check_labels(self) -> None:
         if self.channels is not None and (not self.shape or self.shape[-1] != len(self.channels)):
@@ -127,8 +174,15 @@ class Variable:
                 f"{self.name!r} has {len(self.channels)} channel labels but shape {self.shape}. "
                 "Give one label for each entry of the last axis."
             )
-        if self.categories is not None and self.dtype.kind not in "iu":
-            raise SchemaError(f"{self.name!r} has categories but dtype {self.dtype}; categories name whole numbers: use an integer dtype.")
+        if self.categories is not None:
+            if self.dtype.kind not in "iu":
+                raise SchemaError(
+                    f"{self.name!r} has categories but dtype {self.dtype}; categories name whole numbers: use an integer dtype."
+                )
+            if len(self.categories) - 1 > np.iinfo(self.dtype).max:
+                raise SchemaError(
+                    f"{self.name!r} has {len(self.categories)} categories, more than {self.dtype} counts. Use a wider integer."
+                )
 
     def _natural_kind(self) -> Kind:
         if self.dtype.kind in "SMmb":
@@ -139,19 +193,29 @@ class Variable:
             return "image"
         return "discrete" if self.dtype.kind in "iu" and not self.shape else "continuous"
 
+    def _natural_dims(self) -> tuple[str, ...]:
+        stem = disk_name(self.name).replace(".", "_")
+        suffixes = {0: (), 1: ("channel",), 2: ("y", "x"), 3: ("y", "x", "channel")}.get(
+            len(self.shape), tuple(f"axis{i}" for i in range(len(self.shape)))
+        )
+        return tuple(f"{stem}_{suffix}" for suffix in suffixes)
+
     def _own_dims(self) -> tuple[str, ...]:
         if self.dims is None:
-            stem = disk_name(self.name).replace(".", "_")
-            suffixes = {0: (), 1: ("channel",), 2: ("y", "x"), 3: ("y", "x", "channel")}.get(
-                len(self.shape), tuple(f"axis{i}" for i in range(len(self.shape)))
-            )
-            return tuple(f"{stem}_{suffix}" for suffix in suffixes)
-        if isinstance(self.dims, str) or len(self.dims) != len(self.shape) or len(set(self.dims)) != len(self.dims):
+            return self._natural_dims()
+        dims = tuple(self.dims) if isinstance(self.dims, Sequence) and not isinstance(self.dims, str) else ()
+        if len(dims) != len(self.shape) or not all(isinstance(dim, str) for dim in dims) or len(set(dims)) != len(dims):
             raise SchemaError(f"{self.name!r} has shape {self.shape} and dims {self.dims!r}; give one name for each axis, all different.")
-        for dim in self.dims:
-            if "." in dim or disk_name(dim) != dim or dim in RESERVED_NAMES:
-                raise SchemaError(f"{self.name!r} has a dimension called {dim!r}; use letters, digits and '_', and none of {sorted(RESERVED_NAMES)}.")
-        return tuple(self.dims)
+        for dim in dims:
+            if not dim or "." in dim or disk_name(dim) != dim or dim in RESERVED_NAMES:
+                kept = ", ".join(sorted(RESERVED_NAMES))
+                raise SchemaError(f"{self.name!r} has a dimension called {dim!r}; use letters, digits and '_', and none of {kept}.")
+        return dims
+
+    @property
+    def has_natural_dims(self) -> bool:
+        """Whether its dimensions have the names that follow from its own, and so are its alone."""
+        return self.dims == self._natural_dims()
 
     @property
     def is_text(self) -> bool:
@@ -161,7 +225,7 @@ class Variable:
     @property
     def row_bytes(self) -> int:
         """Bytes of one value in memory (of text: 1 for each entry)."""
-        return math.prod(self.shape) * max(1, self.dtype.itemsize)
+        return math.prod(self.shape) * max(1, int(self.dtype.itemsize))
 
     def with_modality(self, modality: str) -> Variable:
         """Return the same variable as part of a modality."""
@@ -206,7 +270,8 @@ class Variable:
         known = [f.name for f in fields(cls) if f.name != "modality"]
         for key in declaration:
             if key not in known:
-                raise SchemaError(f"{declaration['name']!r} has a field {key!r}; known are {', '.join(known)}.{did_you_mean(str(key), known)}")
+                advice = f"known are {', '.join(known)}.{did_you_mean(str(key), known)}"
+                raise SchemaError(f"{declaration['name']!r} has a field {key!r}; {advice}")
         return cls(**declaration)
 
 
@@ -231,14 +296,15 @@ def storable_dtype(dtype: DTypeLike | None, name: str) -> np.dtype[Any]:
     (dtype('int32'), dtype('bool'), dtype('S'))
     """
     try:
-        given = np.dtype(dtype)
-    except TypeError:
+        # numpy reads None as float64; here it is a forgotten value.
+        given = np.dtype(dtype if dtype is not None else "none")
+    except (TypeError, ValueError, SyntaxError):
         raise SchemaError(f"{name!r} has dtype {dtype!r}, which numpy does not know. Use a name such as 'float32' or 'int64'.") from None
     if given.kind in "US" or given.kind == "T":
         return TEXT
-    if given.kind not in _STORABLE_KINDS or given.subdtype is not None or given.char == "G" or (
-        given.kind in "Mm" and np.datetime_data(given)[0] == "generic"
-    ):
-        advice = "Give the datetime a unit, 'datetime64[ns]'." if given.kind in "Mm" else "Log numbers, booleans, text or dates; attach() takes nested data."
+    if given.kind not in _STORABLE_KINDS or given.subdtype is not None or given.char == "G":
+        advice = "Log numbers, booleans, text or dates; attach() takes nested data."
         raise SchemaError(f"{name!r} has dtype {given}, which a run cannot hold. {advice}")
+    if given in (np.dtype("datetime64"), np.dtype("timedelta64")):
+        raise SchemaError(f"{name!r} has dtype {given}, without a unit. Give it one: '{given}[us]'.")
     return given.newbyteorder("=")
