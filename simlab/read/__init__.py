@@ -1,0 +1,1 @@
+"""The analysis side: runs as lazy, labelled Datasets."""

@@ -91,10 +91,11 @@ class RunSource:
 
     def __init__(self, path: str | os.PathLike[str], identity: Identity | None = None) -> None:
         self.path = absolute_path(path)
+        self._place = os.path.realpath(self.path)
         self._closed = False
         self._opened: _OpenFile | None = None
         self._process = _process
-        self.identity = identity or _identify(self.path)
+        self.identity = identity or _identify(self.path, self._place)
 
     def __reduce__(self) -> tuple[type[RunSource], tuple[str, Identity | None]]:
         live = self._opened is not None and self._opened.live
@@ -147,7 +148,7 @@ class RunSource:
             return handle
         with _lock:
             self._check(live=False)
-            key = (self.path, replace(self.identity, generation=_generations.get(os.path.realpath(self.path), 0)))
+            key = (self.path, replace(self.identity, generation=_generations.get(self._place, 0)))
             handle = _open.get(key)
             if handle is None:
                 handle = _open[key] = _open_for_reading(self.path)
@@ -160,13 +161,13 @@ class RunSource:
 
     def _check(self, live: bool) -> None:
         try:
-            now = _identify(self.path)
+            now = _identify(self.path, self._place)
         except RunNotFoundError:
-            raise RunNotFoundError(f"{self.path!r} is gone: it was there when the Dataset was opened. Put it back, or open another run.") from None
+            raise RunNotFoundError(f"{self.path!r} is gone; the Dataset was opened from it. Put it back, or open another run.") from None
         was = self.identity
         same = (now.device, now.inode) == (was.device, was.inode) and (live or (now.size, now.modified_ns) == (was.size, was.modified_ns))
         if not same or was.generation not in (now.generation, -1):
-            raise StateError(f"{self.path!r} was replaced or written again after this Dataset was opened. Open it again to see what it holds now.")
+            raise StateError(f"{self.path!r} was replaced or written again after this Dataset was opened. Open it again to see it.")
 
 
 def _release(key: tuple[str, Identity], handle: _OpenFile, process: int) -> None:
@@ -195,14 +196,14 @@ def close_handles(path: str | os.PathLike[str]) -> None:
             handle.file.close()
 
 
-def _identify(path: str) -> Identity:
+def _identify(path: str, place: str) -> Identity:
     try:
         found = os.stat(path)
     except FileNotFoundError:
         raise RunNotFoundError(explain(path) or f"{path!r} does not exist.") from None
     except (OSError, ValueError) as error:
         raise StorageError(explain(path) or f"{path!r} cannot be reached ({error}).") from None
-    return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, _generations.get(os.path.realpath(path), 0))
+    return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, _generations.get(place, 0))
 
 
 def _open_for_reading(path: str) -> _OpenFile:

@@ -94,7 +94,7 @@ def select_axis(selector: Selector, size: int, chunk: int) -> AxisSelection:
         wanted = np.flatnonzero(wanted)
     wanted = wanted.astype(np.int64, copy=False)
     wanted = np.where(wanted < 0, wanted + size, wanted)
-    if wanted.size and not (0 <= int(wanted.min()) and int(wanted.max()) < size):
+    if wanted.size and (int(wanted.min()) < 0 or int(wanted.max()) >= size):
         raise IndexError(f"indices up to {wanted.max()} are out of range for an axis of length {size}")
     if wanted.size and np.array_equal(wanted, np.arange(wanted[0], wanted[0] + wanted.size)):
         return _select_range(range(int(wanted[0]), int(wanted[0]) + wanted.size), chunk)

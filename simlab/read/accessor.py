@@ -1,0 +1,283 @@
+"""``ds.sim``: what a Dataset of a run knows about agents, episodes and steps. Each method forwards to the room that does it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from simlab.conventions import AGENT, ATTR_CONFIG, GROUP_ATTACHMENTS, GROUP_REPORT, OBSERVATIONS, TIME
+from simlab.errors import InputError, NotInRunError, StateError, did_you_mean
+from simlab.read.episodes import episode_table, own_clocks, rows_until, select_episode, select_times, table_from_rows
+from simlab.read.flatten import decoded_attributes
+from simlab.read.origin import Agents, Origin, origin_of
+from simlab.read.selecting import agent_groups, modalities, presence, select_agents, variables_of
+from simlab.read.transitions import transitions
+from simlab.storage.contents import RunContents
+from simlab.storage.groups import attachment_names, read_attached, read_scalars
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@xr.register_dataset_accessor("sim")  # type: ignore[no-untyped-call]
+class SimulationAccessor:
+    """What is special about the Dataset of a run; reached as ``ds.sim``.
+
+    It works on any part of a run too: ``ds.sel(agent="agent_3").sim.episode(2)``.
+
+    Parameters
+    ----------
+    ds : Dataset
+        What `simlab.open_run` returned, or a part of it.
+    """
+
+    def __init__(self, ds: xr.Dataset) -> None:
+        self._ds = ds
+        self._known: RunContents | None = None
+
+    # -- who and what
+
+    @property
+    def agents(self) -> list[Hashable]:
+        """The ids of the agents, as they were given: text, whole numbers or tuples."""
+        return [agent_id for group in self._groups() for agent_id in group.ids]
+
+    @property
+    def modalities(self) -> list[str]:
+        """What there are variables of: observations, actions, rewards, states, terminations, environment."""
+        return modalities(self._ds)
+
+    def variables(self, modality: str | Iterable[str] | None = None) -> list[str]:
+        """Return the names of the variables, of one modality or of several.
+
+        Raises
+        ------
+        NotInRunError
+            If there is no such modality.
+        """
+        return variables_of(self._ds, modality)
+
+    def present(self, name: str) -> xr.DataArray:
+        """Return where a variable was logged.
+
+        Parameters
+        ----------
+        name : str
+            A variable of agents, of the environment, or a field of episodes.
+
+        Returns
+        -------
+        DataArray of bool
+            On (agent, time), (time) or (episode); read when it is used.
+
+        Raises
+        ------
+        NotInRunError
+            If there is no such variable.
+        """
+        return presence(self._ds, name, self._contents(), self._origin())
+
+    # -- parts
+
+    @property
+    def episodes(self) -> xr.Dataset:
+        """The table of episodes: all that was recorded of each; ``complete`` is False for one that was not ended."""
+        contents = self._contents()
+        return table_from_rows(self._ds) if contents is None else episode_table(contents)
+
+    def episode(self, number: int) -> xr.Dataset:
+        """Return the rows of one episode; -1 is the last one.
+
+        Raises
+        ------
+        NotInRunError
+            If there is no such episode.
+        """
+        return select_episode(self._ds, number, self.episodes)
+
+    def agent(self, agent_id: Hashable) -> xr.Dataset:
+        """Return what one agent logged, and the environment.
+
+        Raises
+        ------
+        AgentError
+            If there is no such agent.
+        """
+        if isinstance(agent_id, list):
+            agent_id = tuple(agent_id)  # an id that is a tuple may be given as a list
+        return select_agents(self._ds, agent_id, self._groups())
+
+    def load(
+        self,
+        agent_id: Any = None,
+        modality: str | Iterable[str] | None = None,
+        start: float | None = None,
+        end: float | None = None,
+        episode: int | None = None,
+    ) -> xr.Dataset:
+        """Load a part of the run into memory.
+
+        Parameters
+        ----------
+        agent_id : id or list of ids, optional
+            A list keeps the agent axis; left out, all agents.
+        modality : str or list of str, optional
+            "observations", "actions", "rewards", "states", "terminations", "environment"; left out, all of them.
+        start, end : float, optional
+            Times of the run clock (``ds.time``), from `start` up to, but not including, `end`.
+        episode : int, optional
+            Of one episode only.
+
+        Raises
+        ------
+        AgentError, NotInRunError
+            If there is no such agent, modality or episode.
+
+        Examples
+        --------
+        >>> ds.sim.load(agent_id=["agent_1", "agent_2"], modality="actions", start=0, end=50)  # doctest: +SKIP
+        """
+        part = self._ds[variables_of(self._ds, modality)]
+        if episode is not None:
+            part = select_episode(part, episode, self.episodes)
+        part = select_times(part, start, end)
+        if agent_id is not None:
+            part = select_agents(part, agent_id, self._groups())
+        return part.load()
+
+    def load_observations(self, agent_id: Any, start: float | None = None, end: float | None = None) -> xr.Dataset:
+        """Load the observations of an agent at times from `start` up to, but not including, `end`; see `load`."""
+        return self.load(agent_id, OBSERVATIONS, start, end)
+
+    def snapshot(self, name: str, time: float | None = None) -> xr.DataArray:
+        """Return the latest value of an environment variable at or before a time.
+
+        Parameters
+        ----------
+        name : str
+            A variable that is logged now and then.
+        time : float, optional
+            On the run clock; left out, the last one.
+
+        Raises
+        ------
+        NotInRunError
+            If there is no such variable, or nothing was logged that early.
+        """
+        if name not in self._ds.data_vars:
+            raise NotInRunError(f"There is no variable {name!r} in the run.{did_you_mean(str(name), map(str, self._ds.data_vars))}")
+        values = self._ds[name]
+        clock = next((d for d in (TIME, *own_clocks(self._ds)) if d in values.dims), None)
+        if clock is None or any(d in values.dims for d in (AGENT, *(g.dim for g in self._groups()))):
+            raise InputError(
+                f"{name!r} has the axes {values.dims}; a snapshot is of a variable of the environment. Use ds[{name!r}].sel(...)."
+            )
+        values = values.isel({clock: slice(0, rows_until(self._ds, clock, time))})
+        if clock == TIME and self._contents() is not None:
+            values = values.isel({TIME: self.present(name).values[: values.sizes[TIME]]})
+        if not values.sizes[clock]:
+            raise NotInRunError(f"{name!r} was not logged at or before time {time}. ds[{name!r}][{clock!r}] has the times at which it was.")
+        return values.isel({clock: -1})
+
+    def transitions(self, agent_id: Any = None, observation: str | Iterable[str] | None = None) -> xr.Dataset:
+        """Return transitions, aligned within each episode and loaded; see `simlab.read.transitions` for the convention.
+
+        Parameters
+        ----------
+        agent_id : id or list of ids, optional
+            Left out, all agents, one after the other.
+        observation : str or list of str, optional
+            Which observations; left out, all of them.
+
+        Returns
+        -------
+        Dataset
+            Along ``transition``: observation, action, reward, next_observation, terminated, truncated, has_next; where there are
+            several of a kind, "observation.vision" and so on. Coordinates agent, time, step, episode.
+
+        Raises
+        ------
+        AgentError, NotInRunError
+            If there is no such agent or observation.
+        """
+        ds, groups = self._ds, self._groups()
+        if agent_id is not None:
+            ds = select_agents(ds, agent_id if isinstance(agent_id, list) else [agent_id], groups)
+        dims = [g.dim for g in groups if g.dim in ds.dims]
+        if len(dims) != 1:
+            single = [g.dim for g in groups if g.dim in ds.coords]
+            if len(dims) or len(single) != 1:
+                there = " and ".join(dims) or "none"
+                raise InputError(f"transitions() takes agents of one kind; here are {there}. Give agent_id=, or use open_run(population=).")
+            ds, dims = ds.expand_dims(single, axis=0), single
+        return transitions(ds, dims[0], ds.sim.present, self.episodes, observation)
+
+    # -- what was stored beside
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The attributes of the simulation as they were given, those included that netCDF has no word for."""
+        return decoded_attributes(self._ds.attrs)
+
+    @property
+    def config(self) -> Any:
+        """The configuration that the run was given; None where it was given none."""
+        return self.attributes.get(ATTR_CONFIG)
+
+    @property
+    def attachments(self) -> list[str]:
+        """The names of what was attached."""
+        origin = self._file()
+        return list(attachment_names(origin.source, f"{origin.simulation}/{GROUP_ATTACHMENTS}"))
+
+    def attachment(self, name: str) -> Any:
+        """Return what was attached under a name: nested dictionaries of arrays, text and numbers.
+
+        Raises
+        ------
+        NotInRunError
+            If nothing was attached under it.
+        """
+        origin = self._file()
+        place = f"{origin.simulation}/{GROUP_ATTACHMENTS}"
+        names = attachment_names(origin.source, place)
+        if name not in names:
+            there = ", ".join(map(repr, names)) or "nothing"
+            raise NotInRunError(f"Nothing was attached as {name!r}; there is {there}.{did_you_mean(str(name), names)}")
+        return read_attached(origin.source, f"{place}/{names[name]}")
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What the logger counted: rows, bytes raw and stored, overwritten, coerced and late values, seconds."""
+        origin = self._file()
+        return read_scalars(origin.source, f"{origin.simulation}/{GROUP_REPORT}")
+
+    # -- pictures
+
+    def plot_episode(self, number: int = 0, **options: Any) -> Figure:
+        """Draw one episode at a glance; see `simlab.view.figures.plot_episode`."""
+        from simlab.view.figures import plot_episode
+
+        return plot_episode(self._ds, number, **options)
+
+    # -- where it comes from
+
+    def _origin(self) -> Origin | None:
+        return origin_of(self._ds)
+
+    def _file(self) -> Origin:
+        origin = self._origin()
+        if origin is None:
+            raise StateError("The Dataset does not know its run file any more. Open the run with open_run.")
+        return origin
+
+    def _contents(self) -> RunContents | None:
+        origin = self._origin()
+        if self._known is None and origin is not None:
+            self._known = origin.contents()
+        return self._known
+
+    def _groups(self) -> list[Agents]:
+        return agent_groups(self._ds, self._contents(), self._origin())

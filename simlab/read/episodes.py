@@ -1,0 +1,156 @@
+"""Episodes: the table of them, and the rows of one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import xarray as xr
+
+from simlab.conventions import COMPLETE, EPISODE, TIME, TIME_SUFFIX
+from simlab.errors import InputError, NotInRunError, StateError
+from simlab.read.flatten import clean_attributes
+from simlab.storage.contents import RunContents
+from simlab.storage.dtypes import Array
+
+START: Final = "start"
+LENGTH: Final = "length"
+
+
+def episode_table(contents: RunContents) -> xr.Dataset:
+    """Return one entry for each episode, with all that was recorded about it.
+
+    An episode that was not ended (the run is being recorded, or its program died) is the last one; ``complete`` is False
+    for it, and what is only known at the end is NaN, 0 or empty.
+
+    Parameters
+    ----------
+    contents : RunContents
+        What the simulation holds.
+    """
+    members = {m.name: m.stored for m in contents.episodes.members}
+    recorded = contents.coordinates.get(EPISODE)
+    numbers = np.zeros(0, np.int32) if recorded is None or START not in members or LENGTH not in members else recorded.read()
+    columns = {name: stored.read()[: numbers.size] for name, stored in members.items() if stored.dims == (EPISODE,)}
+    start, length = columns.get(START, np.zeros(0, np.int64)), columns.get(LENGTH, np.zeros(0, np.int64))
+    whole = start + length <= contents.rows if numbers.size else np.zeros(0, bool)
+    columns = {name: values[whole] for name, values in columns.items()}
+    numbers, end = numbers[whole], int((start + length)[whole].max()) if whole.any() else 0
+    open_numbers, open_start, open_length = _runs_of(contents.clocks[EPISODE].read(slice(end, None)), end)
+    fresh = ~np.isin(open_numbers, numbers)
+    derived = {START: open_start[fresh], LENGTH: open_length[fresh]}
+    n_open = int(fresh.sum())
+    data: dict[str, Any] = {}
+    for name in (START, LENGTH, *(n for n in columns if n not in (START, LENGTH))):
+        known = columns.get(name, np.zeros(0, np.int64))
+        later = derived[name].astype(known.dtype) if name in derived else _unknown(known.dtype, n_open)
+        data[name] = ((EPISODE,), np.concatenate([known, later]), clean_attributes(members[name]) if name in members else {})
+    done = np.concatenate([np.ones(numbers.size, bool), np.zeros(n_open, bool)])
+    data[COMPLETE] = ((EPISODE,), done, {"long_name": "whether the episode was ended"})
+    return xr.Dataset(data, {EPISODE: np.concatenate([numbers, open_numbers[fresh].astype(numbers.dtype)])})
+
+
+def table_from_rows(ds: xr.Dataset) -> xr.Dataset:
+    """Return what the rows of a Dataset tell of its episodes: numbers, first rows and lengths."""
+    numbers, start, length = _runs_of(episode_of_rows(ds), 0)
+    return xr.Dataset({START: ((EPISODE,), start), LENGTH: ((EPISODE,), length)}, {EPISODE: numbers})
+
+
+def _runs_of(episodes: Array, offset: int) -> tuple[Array, Array, Array]:
+    """Return number, first row and length of each run of equal episode numbers."""
+    if not episodes.size:
+        return np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    first = np.flatnonzero(np.diff(episodes, prepend=episodes[0] - 1))
+    return episodes[first], first + offset, np.diff(first, append=episodes.size)
+
+
+def _unknown(dtype: np.dtype[Any], n: int) -> Array:
+    return np.full(n, np.nan, dtype) if dtype.kind == "f" else np.zeros(n, dtype)
+
+
+def episode_of_rows(ds: xr.Dataset) -> Array:
+    """Return the episode of every row of a Dataset.
+
+    Raises
+    ------
+    StateError
+        If the Dataset has no rows, or has lost their episodes.
+    """
+    if EPISODE not in ds.coords or ds[EPISODE].dims != (TIME,):
+        raise StateError("The Dataset has no `time` axis with an `episode` coordinate any more. Call this before selecting or averaging.")
+    return np.asarray(ds[EPISODE].values)
+
+
+def select_episode(ds: xr.Dataset, number: int, table: xr.Dataset) -> xr.Dataset:
+    """Return the rows of one episode.
+
+    Parameters
+    ----------
+    ds : Dataset
+        A run, or a part of it.
+    number : int
+        Number of the episode; negative ones count from the last.
+    table : Dataset
+        The episodes that there are.
+
+    Raises
+    ------
+    NotInRunError
+        If there is no such episode.
+    """
+    if isinstance(number, (bool, np.bool_)) or not isinstance(number, (int, np.integer)):
+        raise InputError(f"episode({number!r}): give the number of an episode, a whole number.")
+    known = table[EPISODE].values
+    wanted = int(known[number]) if -known.size <= number < 0 else int(number)
+    rows = np.flatnonzero(episode_of_rows(ds) == wanted)
+    if wanted not in known:
+        there = f"episodes {known.min()} to {known.max()}" if known.size else "no episodes"
+        raise NotInRunError(f"There is no episode {number}; the run has {there}. ds.sim.episodes lists them.")
+    if not rows.size:
+        length = int(table[LENGTH].sel({EPISODE: wanted}))
+        if length:
+            raise NotInRunError(f"This part of the run holds no rows of episode {wanted}. Open the run for the whole of it.")
+        return select_rows(ds, slice(0, 0))
+    return select_rows(ds, slice(int(rows[0]), int(rows[-1]) + 1) if rows[-1] - rows[0] + 1 == rows.size else rows)
+
+
+def select_rows(ds: xr.Dataset, rows: slice | Array) -> xr.Dataset:
+    """Return some rows, and of what has a clock of its own what was logged in the same span of time."""
+    times = ds[TIME].values[rows]
+    wanted: dict[str, slice | Array] = {TIME: rows}
+    for dim in own_clocks(ds):
+        clock = ds[dim].values
+        first, last = (np.searchsorted(clock, times[0]), np.searchsorted(clock, times[-1], side="right")) if times.size else (0, 0)
+        wanted[dim] = slice(int(first), int(last))
+    return ds.isel(wanted)
+
+
+def own_clocks(ds: xr.Dataset) -> list[str]:
+    """Return the dimensions that carry the run clock of a variable that was logged now and then."""
+    return [str(d) for d in ds.dims if str(d).endswith(TIME_SUFFIX) and d in ds.indexes and ds[d].dtype.kind in "iu"]
+
+
+def rows_until(ds: xr.Dataset, clock: str, time: Any) -> int:
+    """Return how many entries of a clock are at or before a time; None is the end of it."""
+    if time is None:
+        return int(ds.sizes[clock])
+    _check_time("time", time)
+    return int(np.searchsorted(ds[clock].values, time, side="right"))
+
+
+def _check_time(word: str, value: Any) -> None:
+    if value is not None and (isinstance(value, (bool, str)) or not isinstance(value, (int, float, np.number))):
+        raise InputError(f"{word}={value!r} is no time; give a number on the run clock, as in ds.time.")
+
+
+def select_times(ds: xr.Dataset, start: Any, end: Any) -> xr.Dataset:
+    """Return what was logged at run-clock times from `start` up to, but not including, `end`."""
+    _check_time("start", start)
+    _check_time("end", end)
+    wanted: dict[str, slice] = {}
+    for dim in (TIME, *own_clocks(ds)):
+        if dim in ds.dims and dim in ds.indexes and not (start is None and end is None):
+            clock = ds[dim].values
+            first = 0 if start is None else int(np.searchsorted(clock, start))
+            wanted[dim] = slice(first, clock.size if end is None else max(first, int(np.searchsorted(clock, end))))
+    return ds.isel(wanted)

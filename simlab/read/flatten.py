@@ -1,0 +1,216 @@
+"""A simulation as one flat xarray.Dataset: every variable under its unique name, on labelled axes, read when asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable
+from typing import Any, Final
+
+import numpy as np
+import xarray as xr
+
+from simlab.conventions import (
+    ATTR_BOOL,
+    ATTR_CONFIG,
+    ATTR_CONVENTIONS,
+    ATTR_ENCODING,
+    ATTR_HISTORY,
+    ATTR_JSON_ATTRIBUTES,
+    ATTR_LOGGED_DTYPE,
+    ATTR_ORIGINAL_NAME,
+    ATTR_SOURCE,
+    ATTR_STEP_DURATION,
+    EPISODE,
+    STEP,
+    TIME,
+)
+from simlab.errors import MetadataError, NotInRunError, did_you_mean
+from simlab.metadata import from_json
+from simlab.read.arrays import StoredArray, lazy
+from simlab.read.origin import KEY, Origin, read_agents
+from simlab.storage.contents import Member, PopulationContents, RunContents
+from simlab.storage.reading import StoredVariable
+
+SIMULATED_TIME: Final = "simulated_time"
+_OF_THE_FILE: Final = (ATTR_CONVENTIONS, ATTR_SOURCE, ATTR_HISTORY, "title")
+_ONLY_ON_DISK: Final = frozenset({ATTR_BOOL, ATTR_LOGGED_DTYPE, ATTR_ENCODING, ATTR_ORIGINAL_NAME, "coordinates", "_FillValue"})
+_COMPRESSED_KINDS: Final = "iufb"
+
+
+def flatten(contents: RunContents, population: str | None = None) -> xr.Dataset:
+    """Return a simulation as one lazy Dataset.
+
+    Parameters
+    ----------
+    contents : RunContents
+        What the simulation holds.
+    population : str, optional
+        Show the agents of one population only, under plain names.
+
+    Raises
+    ------
+    NotInRunError
+        If there is no such population.
+    """
+    if population is not None and population not in contents.populations:
+        named = [name for name in contents.populations if name]
+        raise NotInRunError(
+            f"{contents.source.path!r} has no population {population!r}; "
+            + (f"it has {', '.join(named)}.{did_you_mean(str(population), named)}" if named else "all its agents are of one kind.")
+        )
+    builder = _Builder(contents, Origin(contents.source, contents.simulation, population))
+    builder.add_clocks()
+    for each in contents.populations.values():
+        if builder.origin.shows(each.name):
+            builder.add_population(each)
+    builder.add_environment()
+    return builder.dataset()
+
+
+class _Builder:
+    def __init__(self, contents: RunContents, origin: Origin) -> None:
+        self.contents = contents
+        self.origin = origin
+        self.sizes: dict[str, int] = {TIME: contents.rows}
+        self.coords: dict[str, xr.Variable] = {}
+        self.variables: dict[str, xr.Variable] = {}
+
+    def add_clocks(self) -> None:
+        clocks = self.contents.clocks
+        self.time = clocks[TIME].read()
+        self.coords[TIME] = xr.Variable((TIME,), self.time, clean_attributes(clocks[TIME]))
+        for name in (STEP, EPISODE):
+            self.coords[name] = lazy((TIME,), StoredArray(clocks[name]), clean_attributes(clocks[name]))
+        duration = self.contents.attrs.get(ATTR_STEP_DURATION)
+        if isinstance(duration, (int, float, np.number)):
+            # From the steps, not summed up: no drift.
+            values = clocks[STEP].read().astype(np.float64) * float(duration)
+            self.coords[SIMULATED_TIME] = xr.Variable((TIME,), values, {"long_name": "simulated time in the episode"})
+
+    def add_population(self, population: PopulationContents) -> None:
+        dim = self.origin.dim(population.name)
+        plain = not population.name or population.name == self.origin.population
+        strip = f"{population.name}_" if population.name and plain else ""
+        agents = read_agents(population, dim)
+        self.coords[dim] = xr.Variable((dim,), agents.coordinate(), {"long_name": "agent"})
+        self.sizes[dim] = population.n_agents
+        for member in population.members:
+            dims = tuple(dim if d == population.dim else d.removeprefix(strip) for d in member.stored.dims)
+            self._add(member, member.name if plain else f"{population.name}.{member.name}", dims)
+
+    def add_environment(self) -> None:
+        for member in self.contents.environment.members:
+            stored, dims = member.stored, member.stored.dims
+            clock = self.contents.coordinates.get(dims[0]) if dims else None
+            if clock is not None and clock.dims == dims[:1] and dims[0].endswith("_time"):
+                times = clock.read()
+                times = times[times <= self.time[-1]] if self.time.size else times[:0]
+                stored = stored.limited(dims[0], times.size)
+                if np.array_equal(times, self.time):
+                    dims = (TIME, *dims[1:])
+                else:
+                    self.coords.setdefault(dims[0], xr.Variable(dims[:1], times, clean_attributes(clock)))
+            self._add(Member(member.name, member.disk, stored), member.name, dims)
+
+    def _add(self, member: Member, name: str, dims: tuple[str, ...]) -> None:
+        if name in self.variables or name in self.coords:
+            name = f"{member.stored.attrs.get('modality', 'other')}.{name}"
+        stored = member.stored
+        renamed = []
+        for dim, disk, size in zip(dims, stored.dims, stored.shape, strict=True):
+            # Dimensions of groups beside each other may share a name; in one Dataset they cannot.
+            unique = dim if self.sizes.get(dim, size) == size else f"{name}_{dim}"
+            self.sizes[unique] = size
+            renamed.append(unique)
+            label = self.contents.labels.get(disk)
+            if label is not None and unique not in self.coords and label.shape == (size,):
+                self.coords[unique] = xr.Variable((unique,), label.read())
+        variable = lazy(tuple(renamed), StoredArray(stored), clean_attributes(stored))
+        variable.encoding = encoding_of(stored, tuple(renamed))
+        self.variables[name] = variable
+
+    def dataset(self) -> xr.Dataset:
+        ds = xr.Dataset(self.variables, self.coords, dataset_attributes(self.contents))
+        for name in ds.coords:
+            ds.variables[name].encoding["_FillValue"] = None  # CF wants none on coordinates
+        ds.variables[TIME].encoding[KEY] = self.origin
+        ds.encoding = {"source": self.contents.source.path, KEY: self.origin}
+        return ds
+
+
+def clean_attributes(stored: StoredVariable) -> dict[str, Any]:
+    """Return the attributes of a variable, without those that only say how it lies on disk."""
+    dates = stored.dtype.kind in "Mm"
+    return {k: v for k, v in stored.attrs.items() if k not in _ONLY_ON_DISK and not (dates and k in ("units", "calendar"))}
+
+
+def encoding_of(stored: StoredVariable, dims: Iterable[str]) -> dict[str, Any]:
+    """Return how xarray should chunk the variable for dask, and write it to a netCDF file."""
+    out: dict[str, Any] = {}
+    if stored.own_chunks is not None:
+        out["preferred_chunks"] = dict(zip(dims, stored.own_chunks, strict=True))
+        if stored.dtype.kind in _COMPRESSED_KINDS and not stored.tail:
+            out |= {"chunksizes": stored.own_chunks, "original_shape": stored.shape, "zlib": True, "complevel": 1}
+            out["shuffle"] = stored.stored.itemsize > 1
+    if stored.dtype == np.float16:
+        out["dtype"] = np.dtype("float32")  # netCDF has no half, and its library crashes on one
+    elif stored.dtype.kind == "f" and stored.dtype.itemsize > 8:
+        out["dtype"] = np.dtype("float64")
+    return out
+
+
+def dataset_attributes(contents: RunContents) -> dict[str, Any]:
+    """Return the attributes of a simulation in the Python values that netCDF can hold.
+
+    Lists, numbers and text come back as they were given, truth values as 1 and 0. What netCDF has no word for (None, nested
+    data, dates) stays JSON text, so that `to_netcdf` takes the Dataset; ``ds.sim.attributes`` gives all of them as they were.
+    """
+    raw = {k: v for k, v in contents.file_attrs.items() if k in _OF_THE_FILE} | contents.attrs
+    out: dict[str, Any] = {}
+    texts = []
+    for name, value in decoded_attributes(raw).items():
+        if isinstance(value, bool):
+            value = int(value)
+        if _netcdf_takes(value):
+            out[name] = value
+        else:
+            out[name] = raw[name]
+            texts.append(name)
+    if texts:
+        out[ATTR_JSON_ATTRIBUTES] = json.dumps(texts, ensure_ascii=False)
+    return out
+
+
+def decoded_attributes(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return attributes as they were given, with those that are JSON text decoded.
+
+    Examples
+    --------
+    >>> decoded_attributes({"tags": '["a"]', "n": 3, "json_attributes": '["tags"]'})
+    {'tags': ['a'], 'n': 3}
+    """
+    told = raw.get(ATTR_JSON_ATTRIBUTES)
+    named = json.loads(told) if isinstance(told, str) else []
+    out = {}
+    for name, value in raw.items():
+        if name == ATTR_JSON_ATTRIBUTES:
+            continue
+        if (name in named or name == ATTR_CONFIG) and isinstance(value, str):
+            with contextlib.suppress(MetadataError):  # a foreign attribute of that name is shown as it is
+                value = from_json(value)
+        elif isinstance(value, np.generic):
+            value = value.item()
+        out[name] = value
+    return out
+
+
+def _netcdf_takes(value: object) -> bool:
+    if isinstance(value, (str, np.ndarray)):
+        return True
+    if isinstance(value, (int, float)):
+        return isinstance(value, float) or -(2**63) <= value < 2**63
+    if not isinstance(value, list) or not value:
+        return False
+    kinds = {type(v) for v in value}
+    return kinds == {str} or (kinds <= {int, float} and all(_netcdf_takes(v) for v in value))

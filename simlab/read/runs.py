@@ -1,0 +1,166 @@
+"""Open run files: one simulation as a Dataset, a whole file as a tree, a list of what is in it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+import simlab.read.accessor  # noqa: F401  (registers ds.sim)
+from simlab.conventions import ATTR_CONFIG, ATTR_DATE, ATTR_ENVIRONMENT_TYPE, ATTR_SEED
+from simlab.errors import InputError, MissingPackageError
+from simlab.read.backend import SimlabBackendEntrypoint
+from simlab.read.episodes import episode_table
+from simlab.read.flatten import decoded_attributes
+from simlab.read.trees import read_tree
+from simlab.storage.contents import read_contents
+from simlab.storage.finding import find_simulations
+from simlab.storage.opening import RunSource, absolute_path
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def open_run(
+    path: str | os.PathLike[str],
+    simulation: str | None = None,
+    chunks: Any = None,
+    population: str | None = None,
+) -> xr.Dataset:
+    """Open a recorded simulation as one lazy Dataset.
+
+    Nothing but coordinates is read before it is asked for, and then only the chunks that are needed. What is special about
+    simulations is below ``ds.sim``: agents, episodes, presence, attachments.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The run file; ``~`` is expanded.
+    simulation : str, optional
+        Which simulation, where the file holds several: `list_runs` shows them.
+    chunks : int, dict, "auto" or {}, optional
+        Give the variables as dask arrays; ``{}`` takes the chunks of the file. See `xarray.open_dataset`.
+    population : str, optional
+        Where agents are of different kinds, show those of one kind only, under plain names ("vision" for "prey.vision").
+
+    Returns
+    -------
+    xarray.Dataset
+        Dimensions ``agent``, ``time`` and the variables' own; coordinates ``time`` (the run clock), ``step``, ``episode``,
+        the agents' ids and the channels' labels. Use it in a ``with`` block, or call its ``close``.
+
+    Raises
+    ------
+    RunNotFoundError
+        If there is no such file or simulation.
+    RunInUseError
+        If another program is writing the file.
+    FormatError
+        If it is no run file; the message says what it is.
+    InputError
+        If the file holds several simulations and none was chosen.
+    MissingPackageError
+        If `chunks` is given and dask is not installed.
+
+    Examples
+    --------
+    >>> ds = open_run("run.h5")  # doctest: +SKIP
+    >>> ds.rewards.sel(agent="agent_3", time=slice(100, 200)).plot()  # doctest: +SKIP
+    """
+    if chunks is not None and importlib.util.find_spec("dask") is None:
+        raise MissingPackageError("dask", "for open_run(chunks=...)", extra="dask")
+    place = absolute_path(_checked(path))
+    return xr.open_dataset(place, engine=SimlabBackendEntrypoint, chunks=chunks, simulation=simulation, population=population)
+
+
+def open_tree(path: str | os.PathLike[str]) -> xr.DataTree:
+    """Open a whole run file as a tree: one node for each group, as they lie in the file, values in the types that were logged.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The run file.
+
+    Returns
+    -------
+    xarray.DataTree
+        Lazy, like the Datasets of `open_run`.
+
+    Raises
+    ------
+    RunNotFoundError, RunInUseError, FormatError
+        As for `open_run`.
+
+    Examples
+    --------
+    >>> tree = open_tree("run.h5")  # doctest: +SKIP
+    >>> tree["simulation_0001/agents/observations"].dataset  # doctest: +SKIP
+    """
+    source = RunSource(_checked(path))
+    try:
+        tree = read_tree(source)
+    except BaseException:
+        source.close()
+        raise
+    tree.set_close(source.close)
+    return tree
+
+
+def list_runs(path: str | os.PathLike[str]) -> pd.DataFrame:
+    """List the simulations in a run file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The run file.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each simulation, in natural order, by its name: episodes, rows, agents, seed, date, environment_type,
+        complete (whether it was finalized) and the names of its variables.
+
+    Raises
+    ------
+    RunNotFoundError, RunInUseError, FormatError
+        As for `open_run`.
+
+    Examples
+    --------
+    >>> list_runs("all.h5").query("episodes > 10")  # doctest: +SKIP
+    """
+    import pandas as pd
+
+    source = RunSource(_checked(path))
+    try:
+        names = find_simulations(source)
+        rows = [_summary(source, name) for name in names]
+    finally:
+        source.close()
+    columns = ["episodes", "rows", "agents", "seed", "date", "environment_type", "complete", "variables"]
+    return pd.DataFrame(rows, index=pd.Index(names, name="simulation", dtype=object), columns=columns)
+
+
+def _summary(source: RunSource, name: str) -> dict[str, Any]:
+    contents = read_contents(source, name)
+    attrs = decoded_attributes({k: v for k, v in contents.attrs.items() if k != ATTR_CONFIG})
+    variables = [f"{p.name}.{m.name}" if p.name else m.name for p in contents.populations.values() for m in p.members]
+    return {
+        "episodes": int(np.size(episode_table(contents)["episode"])),
+        "rows": contents.rows,
+        "agents": sum(p.n_agents for p in contents.populations.values()),
+        "seed": attrs.get(ATTR_SEED),
+        "date": attrs.get(ATTR_DATE),
+        "environment_type": attrs.get(ATTR_ENVIRONMENT_TYPE),
+        "complete": contents.complete,
+        "variables": variables + [m.name for m in contents.environment.members],
+    }
+
+
+def _checked(path: object) -> str | os.PathLike[str]:
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"The path of a run file is text or a Path, not {path!r} ({type(path).__name__}).")
+    return path
