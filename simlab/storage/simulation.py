@@ -182,7 +182,20 @@ class SimulationStore:
 
     def attach(self, name: str, value: Any) -> None:
         """Write an attachment; see `simlab.storage.attachments`."""
-        write_attachment(create_group(self.group, GROUP_ATTACHMENTS), name, value)
+        group = create_group(self.group, GROUP_ATTACHMENTS)
+        before = set(group)
+        try:
+            write_attachment(group, name, value)
+        except OSError:
+            for part in set(group) - before:  # half an attachment is none; it may be tried again
+                del group[part]
+            raise
+
+    def stored_bytes(self) -> int:
+        """Return the bytes of the chunks of all variables."""
+        grids = [*self.grids.values(), *([self.environment] if self.environment is not None else [])]
+        columns = [c for grid in grids for c in (*grid.columns, *(f.column for f in grid.fields))]
+        return sum(c.dataset.id.get_storage_size() for c in (*columns, *self.series.values()))
 
     def write_report(self, report: Mapping[str, float]) -> None:
         """Write the counters of the logger."""

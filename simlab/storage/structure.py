@@ -6,6 +6,7 @@ A `Grid` is a set of variables that share axes and logged bits: the agents of on
 
 from __future__ import annotations
 
+import math
 import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ class Column:
         How its chunks are encoded.
     agents, rows : int
         Agents and rows of one chunk; a column without an agent axis has 0 agents.
+    strlen : h5py.Dataset or None
+        The dimension of a text's characters, which grows with the longest.
     """
 
     variable: Variable
@@ -61,11 +64,13 @@ class Column:
     compression: Compression
     agents: int
     rows: int
+    strlen: h5py.Dataset | None = None
 
-    def chunk_shape(self, block: Array) -> tuple[int, ...]:
-        """Return the shape that a block of whole chunks has (text may take several chunks in width)."""
-        lead = (self.agents, self.rows) if self.agents else (self.rows,)
-        return lead + block.shape[len(lead) :]
+    def widen(self, width: int) -> None:
+        """Make room for texts of so many bytes."""
+        if self.strlen is not None and self.dataset.shape[-1] < width:
+            self.dataset.resize((*self.dataset.shape[:-1], width))
+            self.strlen.resize((width,))
 
 
 @dataclass(slots=True)
@@ -124,10 +129,9 @@ class Grid:
             compression = resolve_compression(variable.compression, f"Variable {variable.name!r}")
         group, name = self._place(variable)
         dims, attributes = self._own_dimensions(variable, kind, group)
-        row_bytes = int(np.prod([d.shape[0] for d in dims], dtype=np.int64)) * kind.stored.itemsize
-        agents, rows = self._chunk(row_bytes, window)
-        lead = (agents, rows) if agents else (rows,)
         own = tuple(TEXT_BLOCK if d.maxshape == (None,) else d.shape[0] for d in dims)
+        agents, rows = self._chunk(math.prod(own) * kind.stored.itemsize, window)
+        lead = (agents, rows) if agents else (rows,)
         dataset = create_variable(
             group,
             name,
@@ -138,7 +142,7 @@ class Grid:
             fillvalue=kind.fill if kind.stored.kind == "f" else None,
             **compression.creation_options(kind.stored.itemsize),
         )
-        return Column(variable, kind, dataset, compression, agents, rows)
+        return Column(variable, kind, dataset, compression, agents, rows, dims[-1] if variable.is_text else None)
 
     def _chunk(self, row_bytes: int, window: int) -> tuple[int, int]:
         agents, rows = chunk_of_agents(row_bytes, window, self.axes[0].shape[0] if self.has_agents else 1)
@@ -166,7 +170,8 @@ class Grid:
                 create_labels(home, dims[-1], label, variable.channels)
             labels.append(label)
         for suffix, size in kind.extra:
-            dims.append(create_dimension(group, f"{stem}_{suffix}", size, unlimited=suffix == "strlen"))
+            growing = suffix == "strlen"
+            dims.append(create_dimension(group, f"{stem}_{suffix}", 1 if growing else size, unlimited=growing))
         return dims, labels
 
     def _add_field(self, window: int) -> None:

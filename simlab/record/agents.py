@@ -1,0 +1,130 @@
+"""Who is in the run: ids as they were given, the place of each in its population, and the label others read."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from simlab.errors import AgentError
+from simlab.metadata import to_json
+
+NEVER = -1
+
+
+class Agent:
+    """One agent.
+
+    Attributes
+    ----------
+    id : str, int or tuple
+        As it was given; numpy's integers as Python's.
+    population : str
+        Its population's name.
+    index : int
+        Its place there.
+    last_row : int
+        The newest row with something logged for it in a window that was sealed, or -1.
+    """
+
+    __slots__ = ("id", "index", "last_row", "population")
+
+    def __init__(self, id: Hashable, population: str, index: int) -> None:
+        self.id = id
+        self.population = population
+        self.index = index
+        self.last_row = NEVER
+
+
+def whole_id(agent_id: object) -> Hashable:
+    """Return an agent id as text, int, or a tuple of them.
+
+    Raises
+    ------
+    AgentError
+        If it is anything else.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> whole_id(np.int64(3)), whole_id(("wolf", 1))
+    (3, ('wolf', 1))
+    """
+    if isinstance(agent_id, (bool, np.bool_)):
+        pass
+    elif isinstance(agent_id, (int, np.integer)) and -(2**63) <= int(agent_id) < 2**63:
+        return int(agent_id)
+    elif isinstance(agent_id, str):
+        if "\0" not in agent_id and agent_id.encode("utf-8", "replace").decode() == agent_id:
+            return str(agent_id)
+        raise AgentError(f"agent id {agent_id!r} holds a NUL or half a character. Use plain text.")
+    elif isinstance(agent_id, tuple):
+        return tuple(whole_id(part) for part in agent_id)
+    raise AgentError(f"agent id {agent_id!r} is {type(agent_id).__name__}; an id is text, a whole number, or a tuple of them.")
+
+
+class AgentRegistry:
+    """The agents of a run, by id."""
+
+    def __init__(self) -> None:
+        self._agents: dict[Hashable, Agent] = {}
+        self._members: dict[str, list[Agent]] = {}
+        self._labels: dict[str, set[str]] = {}
+        self._unwritten: list[tuple[str, int, str, str]] = []
+
+    def __len__(self) -> int:
+        return len(self._agents)
+
+    def get(self, agent_id: Any) -> Agent | None:
+        """Return a known agent, or None.
+
+        Raises
+        ------
+        AgentError
+            If the id cannot be one.
+        """
+        try:
+            return self._agents.get(agent_id)
+        except TypeError:
+            raise AgentError(f"agent id {agent_id!r} is {type(agent_id).__name__}; an id is text, a whole number, or a tuple of them.") from None
+
+    def add(self, agent_id: Hashable, population: str) -> Agent:
+        """Make a new agent of a population."""
+        agent_id = whole_id(agent_id)
+        members = self._members.setdefault(population, [])
+        agent = Agent(agent_id, population, len(members))
+        self._agents[agent_id] = agent
+        members.append(agent)
+        label, key = self._label(agent_id, population)
+        self._unwritten.append((population, agent.index, label, key))
+        return agent
+
+    def _label(self, agent_id: Hashable, population: str) -> tuple[str, str]:
+        taken = self._labels.setdefault(population, set())
+        if isinstance(agent_id, str):
+            label, key = agent_id, ""
+        else:
+            label = str(agent_id) if isinstance(agent_id, int) else repr(agent_id)
+            key = to_json(_listed(agent_id), "the agent's id")
+        if label in taken:
+            key = key or to_json(agent_id, "the agent's id")
+            n = 2
+            while f"{label} #{n}" in taken:
+                n += 1
+            label = f"{label} #{n}"
+        taken.add(label)
+        return label, key
+
+    def members(self, population: str) -> list[Agent]:
+        """Return the agents of a population in order of appearance."""
+        return self._members.get(population, [])
+
+    def take_unwritten(self) -> list[tuple[str, int, str, str]]:
+        """Return population, place, label and JSON key of the agents that appeared since the last call."""
+        unwritten, self._unwritten = self._unwritten, []
+        return unwritten
+
+
+def _listed(agent_id: Any) -> Any:
+    return [_listed(part) for part in agent_id] if isinstance(agent_id, tuple) else agent_id

@@ -1,0 +1,79 @@
+"""What the caller handed over, as a flat list of named values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from simlab.conventions import AGENT_MODALITIES, ENVIRONMENT, FLAT_NAMES, OBSERVATIONS
+from simlab.errors import ValueMismatchError
+
+Where = Callable[[], str]
+
+
+class Item(NamedTuple):
+    """One value with its name and what it is to the agent."""
+
+    name: str
+    value: Any
+    modality: str
+    nested: bool = False
+    """Whether the caller put it below a modality's own name."""
+
+
+def agent_items(data: Mapping[str, Any], where: Where) -> Iterator[Item]:
+    """Yield the values of an agent's dictionary, flat or nested, without those that are None.
+
+    ``{"observations": {"vision": v}}`` and ``{"vision": v}`` both yield "vision", an observation; ``{"camera": {"rgb": v}}``
+    yields "camera.rgb"; "rewards", "actions" and their like are what they say.
+    """
+    for key, value in _entries(data, where):
+        modality = key if key in AGENT_MODALITIES else FLAT_NAMES.get(key, OBSERVATIONS)
+        value = _parts(value)
+        if isinstance(value, Mapping):
+            explicit = key in AGENT_MODALITIES or key in FLAT_NAMES
+            yield from _nested(value, "" if explicit else key, modality, where, explicit)
+        elif value is not None:
+            yield Item(key, value, modality)
+
+
+def environment_items(data: Mapping[str, Any], where: Where) -> Iterator[Item]:
+    """Yield the values of the environment's dictionary, nested names joined by dots, without those that are None."""
+    yield from _nested(data, "", ENVIRONMENT, where, True)
+
+
+def _nested(data: Mapping[str, Any], prefix: str, modality: str, where: Where, explicit: bool) -> Iterator[Item]:
+    for key, value in _entries(data, where):
+        name = f"{prefix}.{key}" if prefix else key
+        value = _parts(value)
+        if isinstance(value, Mapping):
+            yield from _nested(value, name, modality, where, explicit)
+        elif value is not None:
+            yield Item(name, value, modality, explicit)
+
+
+def _parts(value: Any) -> Any:
+    """Name the parts of a tuple that is no plain vector: what a Gymnasium Tuple space samples, as ``Schema.from_spaces`` names them."""
+    if isinstance(value, tuple) and value and not all(_is_number(v) for v in value):
+        return {f"item_{i}": v for i, v in enumerate(value)}
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float, complex, str)) or getattr(value, "shape", None) == ()
+
+
+def _entries(data: object, where: Where) -> Iterator[tuple[str, Any]]:
+    if not isinstance(data, Mapping):
+        raise ValueMismatchError(f"The data {where()} are {type(data).__name__} {_short(data)}; pass a dictionary of name: value.")
+    for key, value in data.items():
+        if not isinstance(key, str):
+            raise ValueMismatchError(f"The data {where()} have the key {key!r} ({type(key).__name__}); names of variables are text.")
+        yield key, value
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+

@@ -1,0 +1,206 @@
+"""From staged rows to chunks: which chunks a window fills, what is in them, and what of it was there before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from simlab.record.staging import WORD, Lanes
+from simlab.storage.dtypes import TEXT_BLOCK
+from simlab.storage.structure import Column, Grid, LoggedField
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(slots=True)
+class Tally:
+    """What sealing counted."""
+
+    values: int = 0
+    bytes_raw: int = 0
+    overwritten: int = 0
+    late: int = 0
+
+    def add(self, other: Tally) -> None:
+        """Add another tally to this one."""
+        for name in ("values", "bytes_raw", "overwritten", "late"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(slots=True)
+class Chunk:
+    """One chunk to be written.
+
+    Attributes
+    ----------
+    column : Column
+        What it is a chunk of.
+    offset : tuple of int
+        Agent and row (or row) of its first cell.
+    values : ndarray
+        Logged values, of shape (agents here, rows here, ...) or (rows here, ...).
+    mask : ndarray or None
+        Where something was logged; None is everywhere.
+    places : slice or ndarray
+        Places of the agents here inside the chunk.
+    before : ndarray or None
+        What the file holds there (stored type); None if the chunk is new or the staged rows are all there is.
+    """
+
+    column: Column
+    offset: tuple[int, ...]
+    values: Array
+    mask: Array | None
+    places: slice | Array = field(default_factory=lambda: slice(0, 0))
+    before: Array | None = None
+
+    def trim_text(self) -> int:
+        """Cut the text's array to what its longest text needs, in whole chunks, and return that text's bytes."""
+        values = self.values if self.mask is None else self.values[self.mask]
+        width = int(np.char.str_len(values).max(initial=1))
+        self.values = self.values.astype(f"S{-(-width // TEXT_BLOCK) * TEXT_BLOCK}")
+        return width
+
+    def block(self) -> Array:
+        """Return the chunk's stored values: those that were logged, those from before, and fill elsewhere."""
+        column, lead = self.column, len(self.offset)
+        stored = column.type.to_disk(self.values)
+        rows = stored.shape[lead - 1]
+        whole = (column.agents, column.rows) if lead == 2 else (column.rows,)
+        if self.before is None and self.mask is None and stored.shape[:lead] == whole:
+            return stored
+        if column.variable.is_text and self.before is not None:
+            stored, self.before = _same_width(stored, self.before), _same_width(self.before, stored)
+        block = np.zeros((*whole, *stored.shape[lead:]), stored.dtype)
+        if stored.dtype.kind == "f":
+            block.fill(column.type.fill)
+        if self.before is not None:
+            block[tuple(slice(0, n) for n in self.before.shape)] = self.before
+        target = block[self.places, :rows] if lead == 2 else block[:rows]
+        if self.mask is None:
+            target[...] = stored
+        else:
+            target[self.mask] = stored[self.mask]
+        if lead == 2 and not isinstance(self.places, slice):
+            block[self.places, :rows] = target  # indexing by places gave a copy
+        return block
+
+    def encode(self) -> list[tuple[tuple[int, ...], Any]]:
+        """Return where in the dataset the encoded chunks go, and their bytes; text may take several in width."""
+        block = self.block()
+        n_own = block.ndim - len(self.offset)
+        if not self.column.variable.is_text:
+            return [((*self.offset, *(0,) * n_own), self.column.compression.encode(block))]
+        return [
+            ((*self.offset, *(0,) * (n_own - 1), start), self.column.compression.encode(block[..., start : start + TEXT_BLOCK]))
+            for start in range(0, block.shape[-1], TEXT_BLOCK)
+        ]
+
+
+def _same_width(text: Array, other: Array) -> Array:
+    """Pad text so that it is as wide as another, both in whole chunks."""
+    width = -(-max(text.shape[-1], other.shape[-1]) // TEXT_BLOCK) * TEXT_BLOCK
+    padded = np.zeros((*text.shape[:-1], width), text.dtype)
+    padded[..., : text.shape[-1]] = text
+    return padded
+
+
+def chunks_of_lanes(grid: Grid, lanes: Lanes, first: int, count: int, late: bool, tally: Tally) -> Iterator[Chunk]:
+    """Yield the chunks that a population's, or the environment's, staged rows touch.
+
+    Parameters
+    ----------
+    grid : Grid
+        Where they go; long enough for the rows.
+    lanes : Lanes
+        The staged rows.
+    first, count : int
+        First row of the window in the run, and how many there are.
+    late : bool
+        Whether the file may hold values of these rows already.
+    tally : Tally
+        Counts what goes by.
+    """
+    n = len(lanes.agents)
+    if not n or not count:
+        return
+    order = np.argsort(np.array(lanes.agents), kind="stable") if grid.has_agents else np.zeros(1, np.int64)
+    agents = np.array(lanes.agents)[order]
+    for logged in grid.fields:
+        bits = _field_bits(lanes, logged, order, count)
+        yield from _chunks(grid, logged.column, agents, bits, bits != 0, first, late, tally)
+    for index in list(lanes.cells):
+        mask = lanes.mask(index, slice(0, count))[order]
+        values = lanes.cells[index][:n, :count]
+        if not _is_sorted(order):
+            values = values[order]
+        logged_cells = int(np.count_nonzero(mask))
+        tally.values += logged_cells
+        tally.bytes_raw += logged_cells * values[0, 0].nbytes
+        yield from _chunks(grid, grid.columns[index], agents, values, mask, first, late, tally)
+
+
+def _is_sorted(order: Array) -> bool:
+    return bool((order[1:] > order[:-1]).all())
+
+
+def _field_bits(lanes: Lanes, logged: LoggedField, order: Array, count: int) -> Array:
+    """Return the bits of one field of the file, cut out of the staged words."""
+    dtype = logged.column.type.stored
+    out = np.zeros((len(order), count), np.uint64)
+    for i, word in enumerate(lanes.words):
+        shift = logged.first - WORD * i  # bit 0 of the field is bit `shift` of the word
+        if -WORD < shift < WORD:
+            part = word[order, :count]
+            out |= part >> np.uint64(shift) if shift >= 0 else part << np.uint64(-shift)
+    if logged.bits < WORD:
+        out &= np.uint64((1 << logged.bits) - 1)
+    return out.astype(dtype)
+
+
+def _chunks(grid: Grid, column: Column, agents: Array, values: Array, mask: Array, first: int, late: bool, tally: Tally) -> Iterator[Chunk]:
+    count = values.shape[1]
+    per_chunk = column.agents or 1
+    blocks = agents // per_chunk
+    edges = np.flatnonzero(np.diff(blocks)) + 1
+    for start, stop in zip([0, *edges.tolist()], [*edges.tolist(), len(agents)], strict=True):
+        inside = agents[start:stop] - blocks[start] * per_chunk
+        side_by_side = inside[-1] - inside[0] == stop - start - 1
+        places: slice | Array = slice(int(inside[0]), int(inside[-1]) + 1) if side_by_side else inside
+        for row in range(0, count, column.rows):
+            here = mask[start:stop, row : row + column.rows]
+            if not here.any():
+                continue
+            part = values[start:stop, row : row + column.rows]
+            where = None if here.all() else here
+            if grid.has_agents:
+                offset: tuple[int, ...] = (int(blocks[start]) * per_chunk, first + row)
+            else:
+                offset, part, where = (first + row,), part[0], None if where is None else where[0]
+            chunk = Chunk(column, offset, part, where, places)
+            if late:
+                chunk.before = _before(column, offset)
+                if any(column is f.column for f in grid.fields):
+                    _merge_bits(chunk, tally)
+            yield chunk
+
+
+def _before(column: Column, offset: tuple[int, ...]) -> Array:
+    lengths = (column.agents, column.rows) if len(offset) == 2 else (column.rows,)
+    return np.asarray(column.dataset[tuple(slice(o, o + n) for o, n in zip(offset, lengths, strict=True))])
+
+
+def _merge_bits(chunk: Chunk, tally: Tally) -> None:
+    """Add the bits that are there to the new ones, and count the values that are written twice."""
+    before = chunk.before
+    assert before is not None
+    rows = chunk.values.shape[-1]
+    there = np.zeros(chunk.values.shape, chunk.values.dtype)
+    inside = before[chunk.places, :rows] if len(chunk.offset) == 2 else before[:rows]
+    there[tuple(slice(0, n) for n in inside.shape)] = inside
+    tally.late += int(np.bitwise_count(chunk.values).sum())
+    tally.overwritten += int(np.bitwise_count(there & chunk.values).sum())
+    chunk.values = there | chunk.values

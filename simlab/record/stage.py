@@ -1,0 +1,321 @@
+"""The rows that are being filled: which window a timestep is in, and when a window leaves for the disk."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Final
+
+import numpy as np
+
+from simlab.record.agents import AgentRegistry
+from simlab.record.book import SchemaBook
+from simlab.record.report import Report
+from simlab.record.rows import RowClock, whole_step
+from simlab.record.staging import Lane, Lanes, Window
+from simlab.record.writer import Block, Job, Writer
+from simlab.schema import Variable
+from simlab.storage.chunking import power_of_two_below
+from simlab.storage.runfile import RunFile
+from simlab.storage.simulation import SimulationStore
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+MOST_ROWS: Final = 256
+FEWEST_ROWS: Final = 8
+WINDOW_BYTES: Final = 16 << 20
+"""What one window should hold; wide rows make it shorter."""
+WINDOWS: Final = 4
+"""One being filled, two on their way to the disk, one reopened for values that came late."""
+
+
+class Series:
+    """Rows of an environment variable with a time axis of its own that are not handed over yet."""
+
+    __slots__ = ("last_time", "rows", "start", "time", "values", "variable")
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable = variable
+        self.start = 0
+        self.time: list[int] = []
+        self.values: list[Array] = []
+        self.last_time = -1
+
+    def take(self) -> Block | None:
+        """Return the pending rows as one block."""
+        if not self.time:
+            return None
+        block = Block(self.variable, self.start, np.array(self.time, np.int64), np.stack(self.values))
+        self.start += len(self.time)
+        self.time, self.values = [], []
+        return block
+
+
+class Stage:
+    """What a logger fills.
+
+    Attributes
+    ----------
+    clock : RowClock
+        Rows and episodes.
+    book : SchemaBook
+        Variables.
+    agents : AgentRegistry
+        Agents.
+    window : Window
+        Where the located row lies.
+    step, offset : int
+        The located timestep, and its row in the window. Step -1 means that none is located.
+    behind : bool
+        Whether the located row is not the newest one of the run.
+    last_ids : list or None
+        Ids of the agents that logged together last.
+    series_bytes : int
+        Bytes of pending rows of variables with a time axis of their own.
+    """
+
+    SERIES_BYTES: Final = 8 << 20
+    """Pending rows of series are handed over from this size on."""
+
+    def __init__(self, file: RunFile, store: SimulationStore, book: SchemaBook, report: Report) -> None:
+        self.clock = RowClock()
+        self.book = book
+        self.agents = AgentRegistry()
+        self.report = report
+        self.writer = Writer(file, store, self._give_back)
+        self._free: deque[Window] = deque()
+        self._windows = 1
+        self.span: int | None = None
+        self.newest = Window(MOST_ROWS)
+        self.late: Window | None = None
+        self._series: dict[str, Series] = {}
+        self.series_bytes = 0
+        self.last_ids: list[Any] | None = None
+        self._ended: list[tuple[int, dict[str, Any]]] = []
+        self._attachments: list[tuple[str, Any]] = []
+        self.window = self.newest
+        self.step, self.offset, self.behind, self.fresh = -1, 0, False, False
+
+    # -- rows
+
+    def locate(self, timestep: object) -> None:
+        """Find the row of a timestep of the open episode, making it if it is newer than all.
+
+        Raises
+        ------
+        TimestepError
+            If it is no timestep, or would fall between rows that are there.
+        """
+        step = whole_step(timestep)
+        if not self.clock.is_open:
+            self.clock.begin()
+            self.report.episodes += 1
+        self.fresh = step > self.clock.last_step
+        if self.fresh:
+            self.append(step)
+        else:
+            row = self.clock.must_find(step)
+            self.window = self.newest if row >= self.newest.first else self._reopen(row)
+            self.offset = row - self.window.first
+            self.behind = row != self.clock.rows - 1
+        self.step = step
+
+    def append(self, step: int) -> None:
+        """Make the row of a newer step."""
+        self.make_room()
+        window = self.window = self.newest
+        row = self.clock.append(step)
+        self.offset = offset = row - window.first
+        window.time[offset] = self.clock.time_of(step)
+        window.step[offset] = step
+        window.episode[offset] = self.clock.episode
+        window.count = offset + 1
+        self.behind = False
+
+    def withdraw(self) -> None:
+        """Take the located row back if this call made it: its values were refused."""
+        if self.fresh:
+            self.clock.withdraw()
+            self.newest.count -= 1
+            self.step, self.fresh = -1, False
+
+    def make_room(self) -> None:
+        """Send the window off if it is full."""
+        window = self.newest
+        if self.span is None and window.count >= FEWEST_ROWS and not window.count & (window.count - 1):
+            if window.row_bytes() * window.count >= WINDOW_BYTES or window.count == MOST_ROWS:
+                self.span = window.count
+        if window.count == (self.span or window.capacity):
+            self.rotate()
+
+    def has_room(self) -> bool:
+        """Whether the next row goes into the same window."""
+        window = self.newest
+        if self.span is not None:
+            return window.count < self.span
+        return window.count < FEWEST_ROWS or bool(window.count & (window.count - 1))
+
+    def rotate(self) -> None:
+        """Send the newest window off and go on in another one."""
+        following = self._another(self.newest.first + self.newest.count)
+        full, self.newest = self.newest, following
+        self.step = -1
+        self._send(full, release=True)
+
+    def _another(self, first: int, late: bool = False) -> Window:
+        if not self._free and self._windows >= WINDOWS:
+            self.writer.wait_for(lambda: bool(self._free))
+        if self._free:
+            window = self._free.popleft()
+        else:
+            window = Window(self.span or MOST_ROWS)
+            self._windows += 1
+        window.reset(first, late)
+        return window
+
+    def _give_back(self, window: Window) -> None:
+        """Take a window that was written; called by the writer's thread."""
+        if window.capacity == self.span:
+            self._free.append(window)
+        else:
+            self._windows -= 1
+
+    def _reopen(self, row: int) -> Window:
+        """Return a window for values that come after their rows were sent off; they are merged with those on disk."""
+        span = self.decided_span()
+        first = row // span * span
+        if self.late is not None and self.late.first == first:
+            return self.late
+        self.close_late()
+        window = self.late = self._another(first, late=True)
+        # Which episode a row belongs to is all that is known here of rows before the open episode; nothing is logged in them.
+        window.count = span
+        window.episode[:] = self.clock.episode
+        return window
+
+    def close_late(self) -> None:
+        """Send off the window of late values, if there is one."""
+        if self.late is not None:
+            late, self.late = self.late, None
+            self.step = -1
+            self._send(late, release=True)
+
+    def decided_span(self) -> int:
+        """Return how many rows a window holds, deciding it if need be."""
+        if self.span is None:
+            rows = power_of_two_below(WINDOW_BYTES / max(1, self.newest.row_bytes()))
+            most = max(FEWEST_ROWS, 1 << max(0, self.newest.count - 1).bit_length())
+            self.span = max(most, min(rows, MOST_ROWS))
+        return self.span
+
+    # -- agents
+
+    def lane(self, agent_id: Any) -> Lane | None:
+        """Return the lane of a known agent in the located window, or None if the agent is new."""
+        agent = self.agents.get(agent_id)
+        if agent is None:
+            return None
+        variables = self.book.variables(agent.population)
+        lanes = self.window.population(agent.population)
+        lane = self._fresh_lane(lanes, agent.index, variables)
+        self.window.by_id[agent_id] = lane
+        return lane
+
+    def environment_lane(self) -> Lane:
+        """Return the lane of the environment's numbers in the located window."""
+        lane = self.window.environment_lane
+        if lane is None:
+            lane = self.window.environment_lane = self._fresh_lane(self.window.environment, 0, self.book.numbers)
+        return lane
+
+    def _fresh_lane(self, lanes: Lanes, index: int, variables: tuple[Variable, ...]) -> Lane:
+        capacity, words = lanes.capacity, len(lanes.words)
+        lane = lanes.lane(index, variables)
+        if lanes.capacity != capacity or len(lanes.words) != words:
+            self.forget_lanes()
+            lane = lanes.lane(index, variables)
+        return lane
+
+    def forget_lanes(self) -> None:
+        """Throw away every lane: arrays moved, or there are new variables."""
+        for window in (self.newest, self.late):
+            if window is not None:
+                window.forget_lanes()
+
+    # -- series, episodes, attachments
+
+    def series(self, variable: Variable) -> Series:
+        """Return the pending rows of a variable with a time axis of its own."""
+        return self._series.setdefault(variable.name, Series(variable))
+
+    def send_series(self) -> None:
+        """Hand over the pending rows of every series: they are many bytes by now."""
+        job = self._job()
+        job.rows = self.newest.first
+        job.blocks = self._take_series()
+        job.cost = sum(block.values.nbytes for block in job.blocks)
+        self.writer.submit(job)
+
+    def _take_series(self) -> list[Block]:
+        self.series_bytes = 0
+        return [block for series in self._series.values() if (block := series.take()) is not None]
+
+    def end_episode(self, fields: dict[str, Any]) -> None:
+        """Close the open episode."""
+        self.close_late()
+        self.clock.end()
+        self.step = -1
+        length = self.clock.rows - self.clock.first_row
+        self._ended.append((self.clock.episode, {"start": self.clock.first_row, "length": length} | fields))
+        if len(self._ended) >= MOST_ROWS:  # of length 0, or nearly: they fill no window
+            self.flush()
+
+    def attach(self, name: str, value: Any) -> None:
+        """Have an attachment written with the next rows."""
+        self._attachments.append((name, value))
+
+    # -- to the disk
+
+    def _job(self) -> Job:
+        return Job(
+            variables={p: self.book.variables(p) for p in self.book.schema.population_names},
+            environment=self.book.numbers,
+            rows=self.clock.rows,
+            span=self.decided_span(),
+            agents=self.agents.take_unwritten(),
+        )
+
+    def _send(self, window: Window, release: bool) -> None:
+        self._remember_last_rows(window)
+        job = self._job()
+        job.window, job.release = window, release
+        if window.late:
+            job.rows = self.newest.first
+        else:
+            job.rows = window.first + window.count
+            job.blocks = self._take_series()
+            job.ended, self._ended = self._ended, []
+            job.attachments, self._attachments = self._attachments, []
+        self.writer.submit(job)
+
+    def _remember_last_rows(self, window: Window) -> None:
+        for population, lanes in window.lanes.items():
+            if not lanes.agents or not window.count:
+                continue
+            members = self.agents.members(population)
+            logged = lanes.words[0][: len(lanes.agents), : window.count] != 0
+            for word in lanes.words[1:]:
+                logged |= word[: len(lanes.agents), : window.count] != 0
+            last = window.first + window.count - 1 - np.argmax(logged[:, ::-1], axis=1)
+            for index, row, any_ in zip(lanes.agents, last.tolist(), logged.any(axis=1).tolist(), strict=True):
+                if any_ and row > members[index].last_row:
+                    members[index].last_row = row
+
+    def finish(self) -> None:
+        """End the writer's thread; everything has to be flushed."""
+        self.writer.stop()
+
+    def flush(self) -> None:
+        """Write everything that was logged, and wait until it is; the rows stay where they are and may be filled further."""
+        self.close_late()
+        self._send(self.newest, release=False)
+        self.writer.drain()

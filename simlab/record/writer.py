@@ -1,0 +1,335 @@
+"""The background thread: encodes what was staged in a pool, writes it, commits it, and reports what went wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+
+from simlab.errors import SimlabError, StorageError
+from simlab.record.returns import Returns, Sums, returns_on_disk, sums_of
+from simlab.record.sealing import Chunk, Tally, chunks_of_lanes
+from simlab.record.staging import Window
+from simlab.schema import Variable
+from simlab.storage.runfile import RunFile
+from simlab.storage.simulation import SimulationStore
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+ENCODERS: Final = 2
+"""Deflate in two threads keeps up with any simulation that Python drives; more would take its cores."""
+LONGEST_QUEUE_BYTES: Final = 64 << 20
+
+
+@dataclass(slots=True)
+class Block:
+    """Rows of a variable with a time axis of its own."""
+
+    variable: Variable
+    first: int
+    time: Array
+    values: Array
+
+
+@dataclass(slots=True)
+class Job:
+    """What belongs on disk together.
+
+    Attributes
+    ----------
+    window : Window or None
+        Staged rows; goes back to the free ones afterwards where `release` says so.
+    variables : dict of str to tuple of Variable
+        The populations' variables when the rows were staged.
+    environment : tuple of Variable
+        The environment's numbers.
+    agents : list
+        Agents that are new: population, place, label, key.
+    blocks : list of Block
+        Rows of series.
+    ended : list
+        Episodes that ended and whose rows are all among those on disk by now: number and fields.
+    attachments : list
+        Name and value.
+    rows, span : int
+        Rows of the run with this job, and rows of a window.
+    """
+
+    variables: Mapping[str, tuple[Variable, ...]]
+    environment: tuple[Variable, ...]
+    rows: int
+    span: int
+    window: Window | None = None
+    release: bool = False
+    agents: list[tuple[str, int, str, str]] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    ended: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    attachments: list[tuple[str, Any]] = field(default_factory=list)
+    cost: int = 0
+
+
+class Writer:
+    """Writes jobs in order, in a thread of its own.
+
+    Parameters
+    ----------
+    file : RunFile
+        Open for writing; from now on only this thread touches it.
+    store : SimulationStore
+        The simulation.
+    release : callable
+        Takes back a window whose rows are written.
+    """
+
+    def __init__(self, file: RunFile, store: SimulationStore, release: Callable[[Window], None]) -> None:
+        self._file, self._store, self._release = file, store, release
+        self.tally = Tally()
+        self.seconds_waited = 0.0
+        self._returns = Returns()
+        self._touched_late: set[int] = set()
+        self._ended = -1
+        self._committed = 0
+        self._tails: dict[str, Array] = {}
+        self._jobs: deque[Job] = deque()
+        self._cost = 0
+        self._stopping = False
+        self._stuck = False
+        self._failure: Exception | None = None
+        self._change = threading.Condition()
+        self._pool = ThreadPoolExecutor(ENCODERS, thread_name_prefix="simlab-encode")
+        self._thread = threading.Thread(target=self._run, name="simlab-writer", daemon=True)
+        self._thread.start()
+
+    # -- the simulation's side
+
+    def submit(self, job: Job) -> None:
+        """Hand over a job; waits while too much is queued.
+
+        Raises
+        ------
+        StorageError
+            What went wrong since the last call, once.
+        """
+        began = time.perf_counter()
+        with self._change:
+            self._jobs.append(job)
+            self._cost += job.cost
+            self._wake()
+            while self._cost > LONGEST_QUEUE_BYTES and len(self._jobs) > 1 and not self._stuck:
+                self._change.wait()
+        self.seconds_waited += time.perf_counter() - began
+        self.raise_failure()
+
+    def drain(self) -> None:
+        """Wait until every job is written; a job that failed is tried once more.
+
+        Raises
+        ------
+        StorageError
+            If one cannot be written.
+        """
+        began = time.perf_counter()
+        with self._change:
+            self._wake()
+            while self._jobs and not self._stuck:
+                self._change.wait()
+        self.seconds_waited += time.perf_counter() - began
+        self.raise_failure()
+
+    def wait_for(self, ready: Callable[[], bool]) -> None:
+        """Wait until `ready` holds, which a finished job may bring about.
+
+        Raises
+        ------
+        StorageError
+            If nothing will bring it about because the disk refuses.
+        """
+        began = time.perf_counter()
+        with self._change:
+            while not ready():
+                if self._stuck:
+                    self._wake()
+                    self._change.wait_for(lambda: self._stuck or ready())
+                    if self._stuck and not ready():
+                        break
+                else:
+                    self._change.wait()
+        self.seconds_waited += time.perf_counter() - began
+        if not ready():
+            self.raise_failure()
+
+    @property
+    def failed(self) -> bool:
+        """Whether something went wrong that nobody was told yet."""
+        return self._failure is not None
+
+    def raise_failure(self) -> None:
+        """Raise what went wrong in the background, once."""
+        failure, self._failure = self._failure, None
+        if failure is None:
+            return
+        if isinstance(failure, SimlabError):
+            raise failure
+        raise StorageError(
+            f"Rows up to {self._jobs[0].rows if self._jobs else 0} could not be written to {self._file.path}: {failure}. "
+            "They are kept in memory and tried again with the next rows; what was committed before is safe."
+        ) from failure
+
+    def stop(self) -> list[Job]:
+        """End the thread and return the jobs that were never written."""
+        with self._change:
+            self._stopping = True
+            self._change.notify_all()
+        self._thread.join()
+        self._pool.shutdown()
+        return list(self._jobs)
+
+    def _wake(self) -> None:
+        self._stuck = False
+        self._change.notify_all()
+
+    # -- the thread
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                while not self._stopping and (not self._jobs or self._stuck):
+                    self._change.wait()
+                if not self._jobs or self._stuck:
+                    return
+                job = self._jobs[0]
+            try:
+                self._write(job)
+            except Exception as e:  # noqa: BLE001  whatever it is, it belongs to the caller, who is told at the next call
+                with self._change:
+                    self._failure, self._stuck = e, True
+                    self._change.notify_all()
+                continue
+            if job.window is not None and job.release:
+                self._release(job.window)
+            with self._change:
+                self._jobs.popleft()
+                self._cost -= job.cost
+                self._change.notify_all()
+
+    def _write(self, job: Job) -> None:
+        """Write a job. Doing it twice leaves the same file, so a job that failed halfway is simply done again."""
+        store, window, tally = self._store, job.window, Tally()
+        counts: dict[str, int] = {}
+        for population, index, _, _ in job.agents:
+            counts[population] = max(counts.get(population, 0), index + 1)
+        for population, variables in job.variables.items():
+            store.ensure_population(population, variables, counts.get(population, 0), job.span)
+        if job.environment:
+            store.ensure_environment(job.environment, job.span)
+        self._write_agents(job)
+        if window is not None and not window.late:
+            n = window.count
+            store.write_clock(window.first, window.time[:n], window.step[:n], window.episode[:n])
+        store.resize(job.rows)
+        pending: deque[tuple[Chunk, Future[Any] | None]] = deque()
+        added: Sums = {}
+        if window is not None and window.count:
+            for chunk in self._window_chunks(window, tally):
+                self._queue_chunk(chunk, pending)
+            if window.late:
+                self._touched_late.update(np.unique(window.episode[: window.count]).tolist())
+            else:
+                added = sums_of(window, job.variables)
+        tails: dict[str, Array] = {}
+        for block in job.blocks:
+            for chunk in self._series_chunks(block, tally, tails):
+                self._queue_chunk(chunk, pending)
+        while pending:
+            self._finish_chunk(*pending.popleft())
+        while job.attachments:
+            store.attach(*job.attachments[0])
+            job.attachments.pop(0)
+        for episode, fields in job.ended:
+            store.episodes.write(episode, fields | self._returns_of(episode, fields, added, job.variables))
+        self._committed = max(self._committed, job.rows)
+        self._file.commit(store, self._committed)
+        self._tails |= tails
+        self._count(job, tally, added)
+
+    def _returns_of(
+        self, episode: int, fields: dict[str, Any], added: Sums, variables: Mapping[str, tuple[Variable, ...]]
+    ) -> dict[str, float]:
+        """Return the statistics of an ended episode's returns."""
+        if episode in self._touched_late:
+            return returns_on_disk(self._store.grids, variables, fields["start"], fields["length"])
+        return self._returns.statistics(episode, added)
+
+    def _count(self, job: Job, tally: Tally, added: Sums) -> None:
+        """Take over what a job that was written counted; rows that stay staged are counted when they leave."""
+        for episode, _ in job.ended:
+            self._returns.forget(episode)
+            self._touched_late.discard(episode)
+            self._ended = episode
+        if job.window is None or job.release:
+            self._returns.keep({episode: sums for episode, sums in added.items() if episode > self._ended})
+            self.tally.add(tally)
+
+    def _write_agents(self, job: Job) -> None:
+        by_population: dict[str, list[tuple[int, str, str]]] = {}
+        for population, index, label, key in job.agents:
+            by_population.setdefault(population, []).append((index, label, key))
+        for population, members in by_population.items():
+            self._store.write_agents(population, members[0][0], [m[1] for m in members], [m[2] for m in members])
+
+    def _window_chunks(self, window: Window, tally: Tally) -> Iterator[Chunk]:
+        for name, lanes in window.lanes.items():
+            if lanes.agents:
+                yield from chunks_of_lanes(self._store.grids[name], lanes, window.first, window.count, window.late, tally)
+        if self._store.environment is not None:
+            yield from chunks_of_lanes(self._store.environment, window.environment, window.first, window.count, window.late, tally)
+
+    def _series_chunks(self, block: Block, tally: Tally, tails: dict[str, Array]) -> Iterator[Chunk]:
+        """Yield the chunks that rows of a series fill, the last one perhaps in part; its rows are kept for the next time."""
+        column = self._store.ensure_series(block.variable)
+        self._store.write_series_time(column, block.first, block.time)
+        start = block.first // column.rows * column.rows
+        name = block.variable.name
+        kept = tails.get(name, self._tails.get(name))
+        values = block.values
+        if start < block.first:
+            assert kept is not None
+            values = np.concatenate([kept[: block.first - start], values])
+        for row in range(0, len(values), column.rows):
+            yield Chunk(column, (start + row,), values[row : row + column.rows], None)
+        tail = len(values) % column.rows or column.rows
+        tails[name] = values[len(values) - tail :]
+        tally.values += len(block.values)
+        tally.bytes_raw += block.values.nbytes
+
+    def _queue_chunk(self, chunk: Chunk, pending: deque[tuple[Chunk, Future[Any] | None]]) -> None:
+        if chunk.column.variable.is_text:
+            chunk.column.widen(chunk.trim_text())
+        pending.append((chunk, self._encode_soon(chunk) if chunk.column.compression.direct else None))
+        while len(pending) > 4 * ENCODERS:
+            self._finish_chunk(*pending.popleft())
+
+    def _encode_soon(self, chunk: Chunk) -> Future[Any]:
+        try:
+            return self._pool.submit(chunk.encode)
+        except RuntimeError:  # the interpreter is shutting down and starts no more threads: encode here
+            done: Future[Any] = Future()
+            done.set_result(chunk.encode())
+            return done
+
+    def _finish_chunk(self, chunk: Chunk, encoded: Future[Any] | None) -> None:
+        dataset = chunk.column.dataset
+        if encoded is None:
+            block = chunk.block()
+            at = tuple(slice(o, min(o + n, m)) for o, n, m in zip(chunk.offset, block.shape, dataset.shape, strict=False))
+            own = tuple(slice(0, min(n, m)) for n, m in zip(block.shape[len(at) :], dataset.shape[len(at) :], strict=True))
+            dataset[at + own] = block[(*(slice(0, s.stop - s.start) for s in at), *own)]
+            return
+        for offset, raw in encoded.result():
+            dataset.id.write_direct_chunk(offset, raw)
