@@ -10,7 +10,8 @@ from simlab.demo.world import ACTIONS, CHANNELS, HEIGHT, SEASONS, SIGHT, SNAPSHO
 from simlab.schema import Schema, Variable
 
 if TYPE_CHECKING:
-    from simlab.record.logger import HDF5Logger, Report
+    from simlab.record.logger import HDF5Logger
+    from simlab.record.report import Report
 
 
 def demo_schema() -> Schema:
@@ -114,7 +115,7 @@ def record_demo(
     """
     import simlab
 
-    config: dict[str, Any] = {"world": {"shape": (HEIGHT, WIDTH), "torus": True}, "sight": SIGHT, "steps": steps, "seasons": dict(SEASONS)}
+    config: dict[str, Any] = {"world": {"shape": [HEIGHT, WIDTH], "torus": True}, "sight": SIGHT, "steps": steps, "seasons": dict(SEASONS)}
     with simlab.HDF5Logger(path, demo_schema(), mode=mode, seed=seed, config=config, environment_type="grid_world") as log:
         world: World | None = None
         episode = 0

@@ -208,7 +208,7 @@ class _Walk:
                 return self.group(child, name, path, depth + 1)
             self.seen[key] = path
             if isinstance(child, h5py.Dataset):
-                return _dataset(child, name, path)
+                return describe_dataset(child, path)
             return LinkInfo(name, path, "type", _dtype_name(child))
         except _ODD as error:
             return LinkInfo(name, path, "unreadable", _text(str(error)))
@@ -233,7 +233,9 @@ def natural(name: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() and part.isascii() else (1, 0, part) for part in parts]
 
 
-def _dataset(dataset: h5py.Dataset, name: str, path: str) -> DatasetInfo:
+def describe_dataset(dataset: h5py.Dataset, path: str) -> DatasetInfo:
+    """Describe one dataset; `path` is the name under which it was reached."""
+    name = path.rsplit("/", 1)[-1]
     shape = None if dataset.shape is None else tuple(int(n) for n in dataset.shape)
     dtype, itemsize = _dtype_name(dataset), dataset.id.get_type().get_size()
     varying = "variable" in dtype

@@ -1,0 +1,1 @@
+"""Pictures of runs: moments as plain arrays, and figures."""
