@@ -15,6 +15,8 @@ from simlab.schema.variable import Variable
 if TYPE_CHECKING:
     import os
 
+KEPT_NAMES = RESERVED_NAMES | {*AGENT_MODALITIES, *FLAT_NAMES, ENVIRONMENT, GROUP_AGENTS}
+"""What no population can be called."""
 MAIN = ""
 """The population of a run whose agents are all of one kind: its variables have plain names."""
 
@@ -88,7 +90,7 @@ class Schema:
     def _add_population(self, name: str, schema: Schema | Mapping[str, Any]) -> None:
         if not isinstance(name, str) or disk_name(name) != name or "." in name:
             raise SchemaError(f"A population cannot be called {name!r}: use letters, digits and '_'.")
-        if name in RESERVED_NAMES or name in AGENT_MODALITIES or name in FLAT_NAMES or name in (ENVIRONMENT, GROUP_AGENTS):
+        if name in KEPT_NAMES:
             raise SchemaError(f"A population cannot be called {name!r}: the run keeps that name for itself.")
         inner = schema if isinstance(schema, Schema) else Schema.from_dict(schema)
         if inner.population_names != (MAIN,) or inner.environment:

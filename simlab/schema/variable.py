@@ -307,4 +307,5 @@ def storable_dtype(dtype: DTypeLike | None, name: str) -> np.dtype[Any]:
         raise SchemaError(f"{name!r} has dtype {given}, which a run cannot hold. {advice}")
     if given in (np.dtype("datetime64"), np.dtype("timedelta64")):
         raise SchemaError(f"{name!r} has dtype {given}, without a unit. Give it one: '{given}[us]'.")
-    return given.newbyteorder("=")
+    # numpy's own object for the type, not one that equals it: the logger compares by identity.
+    return np.dtype(given.type) if given.kind in "biufc" else given.newbyteorder("=")
