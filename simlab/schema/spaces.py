@@ -18,7 +18,7 @@ from simlab.conventions import ACTIONS, OBSERVATIONS
 from simlab.errors import SchemaError, did_you_mean
 from simlab.schema.declarations import Declared
 from simlab.schema.schema import KEPT_NAMES, Schema
-from simlab.schema.variable import Variable
+from simlab.schema.variable import Kind, Variable
 
 Categories = Mapping[str, Sequence[str]]
 
@@ -210,20 +210,21 @@ def _variable(space: Any, kind: str, name: str, modality: str) -> Variable:
         return Variable(name, dtype="str", modality=modality)
     if kind in ("Discrete", "MultiDiscrete", "MultiBinary"):
         shape = tuple(getattr(space, "shape", None) or ())
-        low, high = _discrete_bounds(space, kind)
-        return Variable(name, shape, space.dtype, kind="discrete", low=low, high=high, modality=modality)
+        first, last = _discrete_bounds(space, kind)
+        return Variable(name, shape, space.dtype, kind="discrete", low=first, high=last, modality=modality)
     if kind == "Box" or (hasattr(space, "low") and hasattr(space, "high")):
         shape = tuple(space.shape)
         if 0 in shape:
             raise SchemaError(f"The space of {name!r} is a Box of shape {shape}, which holds nothing. Leave it out.")
         dtype = np.dtype(space.dtype)
+        kind_of_value: Kind | None = "image" if _is_image(shape, dtype) else None
+        dims = _image_dims(name, shape, dtype)
         low, high = _bound(space.low, dtype), _bound(space.high, dtype)
-        return Variable(name, shape, dtype, kind="image" if _is_image(shape, dtype) else None, dims=_image_dims(name, shape, dtype),
-                        low=low, high=high, modality=modality)  # fmt: skip
+        return Variable(name, shape, dtype, kind=kind_of_value, dims=dims, low=low, high=high, modality=modality)
     if getattr(space, "shape", None) is not None and getattr(space, "dtype", None) is not None and kind not in _ADVICE:
         return Variable(name, tuple(space.shape), space.dtype, modality=modality)
     advice = _ADVICE.get(kind, "Declare what is logged with Variable(...), or let the logger infer it: HDF5Logger(path).")
-    what = f"a {kind} space" if hasattr(space, "sample") else f"a {kind}, which is no Gymnasium space"
+    what = f"a {kind} space" if hasattr(space, "sample") else f"{kind}, which is no Gymnasium space"
     raise SchemaError(f"{name!r} is {what}: its values have no fixed shape and type. {advice}")
 
 
@@ -239,7 +240,7 @@ def _shared(values: Any) -> int | None:
     return int(values.max()) if (values == values.max()).all() else None
 
 
-def _bound(bound: Any, dtype: np.dtype[Any]) -> float | int | None:
+def _bound(bound: Any, dtype: np.dtype[Any]) -> float | None:
     """Return a bound that all entries share and that says more than the dtype does."""
     if bound is None or dtype.kind not in "iuf":
         return None
