@@ -1,0 +1,7 @@
+"""``python -m simlab`` is the command ``simlab``."""
+
+import sys
+
+from simlab.cli import main
+
+sys.exit(main())
