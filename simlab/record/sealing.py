@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -93,7 +94,8 @@ class Chunk:
         block = self.block()
         n_own = block.ndim - len(self.offset)
         if not self.column.variable.is_text:
-            return [((*self.offset, *(0,) * n_own), self.column.compression.encode(block))]
+            period = math.prod(block.shape[len(self.offset) :])
+            return [((*self.offset, *(0,) * n_own), self.column.compression.encode(block, period))]
         return [
             ((*self.offset, *(0,) * (n_own - 1), start), self.column.compression.encode(block[..., start : start + TEXT_BLOCK]))
             for start in range(0, block.shape[-1], TEXT_BLOCK)

@@ -132,7 +132,7 @@ class Lanes:
 
     def slots(self, agents: Sequence[int]) -> slice | Array:
         """Return the slots of several agents, as a slice where they lie side by side."""
-        self.reserve(len(self.agents) + len(agents))
+        self.reserve(len(self.agents) + sum(a not in self._slots for a in agents))
         found = [self.slot(a) for a in agents]
         if found == list(range(found[0], found[0] + len(found))):
             return slice(found[0], found[0] + len(found))

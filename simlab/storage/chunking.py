@@ -52,7 +52,7 @@ def chunk_of_agents(row_bytes: int, window: int, n_agents: int) -> tuple[int, in
     expected = 1 << max(0, n_agents - 1).bit_length()
     if block <= SMALL_BLOCK_BYTES:
         expected = max(4, expected)
-    return min(expected, power_of_two_below(TARGET_BYTES / block)), window
+    return min(expected, power_of_two_below(max(TARGET_BYTES, LARGEST_BYTES if block > TARGET_BYTES / 2 else 0) / block)), window
 
 
 def chunk_of_series(row_bytes: int) -> int:

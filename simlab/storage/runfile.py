@@ -32,7 +32,7 @@ Mode = Literal["x", "w", "a"]
 
 LIBRARY_BOUNDS: Final = ("v110", "v110")
 """The only version of the file format that can be read while it is written and that every netCDF reader opens."""
-PAGE_SIZE: Final = 4096
+PAGE_SIZE: Final = 2048
 """Metadata in pages of the kernel's size: a kill inside one write cannot tear an object header."""
 
 
