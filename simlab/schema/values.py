@@ -117,7 +117,8 @@ def fit(value: object, variable: Variable, where: Where, lead: tuple[int, ...] =
     elif not shape:
         if value.dtype == dtype and dtype.kind != "S":
             return np.array(value), False
-        number = value.item()
+        # The item of a date that counts nanoseconds is an int, which it must not be taken for.
+        number = value.item() if value.dtype.kind not in "Mm" else None
         quick = _quick(number, type(number), dtype, shape)
         if quick is not None:
             return quick, dtype.kind != "S"

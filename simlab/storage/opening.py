@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,6 +40,7 @@ class _OpenFile:
     live: bool
     holders: int = 0
     datasets: dict[str, h5py.Dataset] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
 
 
 _lock = threading.RLock()
@@ -130,6 +132,19 @@ class RunSource:
         if found is None:
             found = handle.datasets[name] = handle.file[name]
         return found
+
+    def remembers(self, name: str) -> bool:
+        """Whether `remembered` has an answer for a name."""
+        return name in self._handle().memory
+
+    def remembered(self, name: str, find: Callable[[], Any]) -> Any:
+        """Return what `find` returned for a name the first time; of a file that is being written, what it returns now."""
+        handle = self._handle()
+        if handle.live:
+            return find()
+        if name not in handle.memory:
+            handle.memory[name] = find()
+        return handle.memory[name]
 
     def close(self) -> None:
         """Let go of the file. What was not read yet can no longer be read."""

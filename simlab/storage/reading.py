@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import product
 from typing import Any, Final
 
 import h5py
@@ -22,7 +23,8 @@ from simlab.storage.attributes import read_attributes
 from simlab.storage.decoding import DEFLATE, PLUGIN_NAMES, SHUFFLE, Job, decode_all, decode_into, ensure_filters
 from simlab.storage.dtypes import Array, StoredType, logged_type
 from simlab.storage.opening import RunSource
-from simlab.storage.selection import AxisSelection, Piece, Selector, copy_piece, finish, select_axis, touched_chunks
+from simlab.storage.selection import AxisPart, AxisSelection, Selector, copy_piece, finish, positions, select_axis
+from simlab.storage.written import never_written, written_chunks
 
 _DIRECT: Final = ((), (SHUFFLE,), (DEFLATE,), (SHUFFLE, DEFLATE))
 _NOT_A_VARIABLE: Final = b"This is a netCDF dimension but not a netCDF variable"
@@ -151,34 +153,37 @@ class StoredVariable:
             raise StorageError(f"{self.path!r} in {self.source.path!r} could not be read: {error}") from error
 
     def _read_direct(self, dataset: h5py.Dataset, result: Array, axes: list[AxisSelection], chunks: tuple[int, ...]) -> None:
+        parts, count, exact = written_chunks(self.source, self.path, axes, chunks)
+        if exact and count < math.prod(len(a.parts) for a in axes):
+            result.fill(self.fill)
         decode = partial(decode_into, result, self.stored, chunks, self.filters)
-        jobs = self._fetch(dataset.id, result, axes, chunks)
         chunk_bytes = math.prod(chunks) * self.stored.itemsize
-        decode_all(decode, jobs, chunk_bytes, math.prod(len(a.parts) for a in axes))
+        decode_all(decode, self._fetch(dataset.id, result, parts, chunks), chunk_bytes, count)
 
     def _fetch(
-        self, dataset: h5py.h5d.DatasetID, result: Array, axes: list[AxisSelection], chunks: tuple[int, ...]
+        self, dataset: h5py.h5d.DatasetID, result: Array, touched: Iterator[tuple[AxisPart, ...]], chunks: tuple[int, ...]
     ) -> Iterator[Job]:
         """Yield the touched chunks as they lie in the file; those that were never written are filled in on the way."""
-        for index, inside, where in touched_chunks(axes):
-            offset = tuple(i * c for i, c in zip(index, chunks, strict=True))
+        for parts in touched:
+            offset = tuple(p.chunk * c for p, c in zip(parts, chunks, strict=True))
+            where = tuple(p.target for p in parts)
             try:
                 mask, raw = dataset.read_direct_chunk(offset)
-            except (RuntimeError, OSError, ValueError) as error:
-                if not _never_written(dataset, offset, error):
+            except (RuntimeError, OSError, ValueError, MemoryError) as error:
+                if not never_written(dataset, offset, error):
                     raise
-                copy_piece(result, where, np.full(result.shape and (1,) * result.ndim, self.fill), tuple(_zeros(p) for p in where))
+                result[where if all(isinstance(w, slice) for w in where) else np.ix_(*map(positions, where))] = self.fill
                 continue
-            yield raw, mask, inside, where
+            yield raw, mask, tuple(p.inside for p in parts), where
 
     def _read_through_hdf5(self, dataset: h5py.Dataset, result: Array, axes: list[AxisSelection], chunks: tuple[int, ...]) -> None:
         ensure_filters(self.path, self.filters)
         if not axes:
             result[()] = dataset[()]
             return
-        for index, inside, where in touched_chunks(axes):
-            block = dataset[tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, chunks, strict=True))]
-            copy_piece(result, where, block, inside)
+        for parts in product(*(a.parts for a in axes)):
+            block = dataset[tuple(slice(p.chunk * c, (p.chunk + 1) * c) for p, c in zip(parts, chunks, strict=True))]
+            copy_piece(result, tuple(p.target for p in parts), block, tuple(p.inside for p in parts))
 
     def _typed(self, stored: Array) -> Array:
         stored = np.asarray(stored)
@@ -233,16 +238,6 @@ def _dimension_names(dataset: h5py.Dataset, shape: tuple[int, ...]) -> tuple[str
     if len(shape) == 1 and dataset.attrs.get("CLASS") == b"DIMENSION_SCALE":
         return (own,)
     return tuple(f"{own}_dim_{axis}" for axis in range(len(shape)))
-
-
-def _zeros(piece: Piece) -> Piece:
-    return slice(0, 1) if isinstance(piece, slice) else np.zeros(piece.size, np.int64)
-
-
-def _never_written(dataset: h5py.h5d.DatasetID, offset: tuple[int, ...], error: Exception) -> bool:
-    if "not allocated" in str(error) or any(o >= n for o, n in zip(offset, dataset.shape, strict=True)):
-        return True
-    return dataset.get_chunk_info_by_coord(offset).byte_offset is None
 
 
 def _text(stored: Array, dtype: np.dtype[Any]) -> Array:

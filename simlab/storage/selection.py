@@ -6,9 +6,8 @@ independently of each other (as xarray's outer indexing does), not point by poin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -125,21 +124,16 @@ def _select_range(wanted: range, chunk: int) -> AxisSelection:
     return AxisSelection(parts, len(wanted), backwards=backwards)
 
 
-def touched_chunks(axes: Sequence[AxisSelection]) -> Iterator[tuple[tuple[int, ...], tuple[Piece, ...], tuple[Piece, ...]]]:
-    """Yield the chunk's indices, what to take of it, and where that goes, for each chunk that the selection touches."""
-    for parts in product(*(axis.parts for axis in axes)):
-        yield tuple(p.chunk for p in parts), tuple(p.inside for p in parts), tuple(p.target for p in parts)
-
-
 def copy_piece(target: Array, where: tuple[Piece, ...], block: Array, inside: tuple[Piece, ...]) -> None:
     """Copy a piece of a chunk to its place in the result."""
     if all(isinstance(piece, slice) for piece in where):
         target[where] = block[inside]
         return
-    target[np.ix_(*map(_positions, where))] = block[np.ix_(*map(_positions, inside))]
+    target[np.ix_(*map(positions, where))] = block[np.ix_(*map(positions, inside))]
 
 
-def _positions(piece: Piece) -> Array:
+def positions(piece: Piece) -> Array:
+    """Return the entries that a piece names."""
     return np.arange(piece.start, piece.stop, piece.step) if isinstance(piece, slice) else piece
 
 
