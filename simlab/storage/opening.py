@@ -275,13 +275,11 @@ def _inventory(file: h5py.File) -> str:
     """Say what a foreign file holds and how to open it."""
     parts = []
     for name in list(file)[:8]:
-        kind = file.get(name, getclass=True, getlink=False)
-        if kind is None:
-            parts.append(f"{name} (a link that leads nowhere)")
-        elif issubclass(kind, h5py.Group):
-            parts.append(f"{name}/ ({len(file[name])} entries)")
+        found = file[name] if file.get(name, getclass=True, getlink=True) is h5py.HardLink else None
+        if isinstance(found, h5py.Group):
+            parts.append(f"{name}/ ({len(found)} entries)")
         else:
-            parts.append(f"{name} {file[name].shape}" if issubclass(kind, h5py.Dataset) else name)
+            parts.append(f"{name} {found.shape}" if isinstance(found, h5py.Dataset) else f"{name} (a link)" if found is None else name)
     held = ", ".join(parts) + (f" and {len(file) - 8} more" if len(file) > 8 else "")
     if not held:
         return "It is empty: it holds no groups and no arrays."

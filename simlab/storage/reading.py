@@ -18,7 +18,7 @@ import h5py
 import numpy as np
 
 from simlab.conventions import STRLEN_SUFFIX
-from simlab.errors import StateError, StorageError
+from simlab.errors import SimlabError, StateError, StorageError
 from simlab.storage.attributes import read_attributes
 from simlab.storage.decoding import DEFLATE, PLUGIN_NAMES, SHUFFLE, Job, decode_all, decode_into, ensure_filters
 from simlab.storage.dtypes import Array, StoredType, logged_type
@@ -146,7 +146,7 @@ class StoredVariable:
             else:
                 self._read_through_hdf5(dataset, result, axes, chunks)
         except (OSError, RuntimeError, ValueError, KeyError) as error:
-            if isinstance(error, (StateError, StorageError)):
+            if isinstance(error, SimlabError):
                 raise
             if self.source.closed:
                 raise StateError(f"{self.source.path!r} was closed while {self.path!r} was read. Open the run again.") from error
@@ -169,7 +169,7 @@ class StoredVariable:
             where = tuple(p.target for p in parts)
             try:
                 mask, raw = dataset.read_direct_chunk(offset)
-            except (RuntimeError, OSError, ValueError, MemoryError) as error:
+            except (RuntimeError, OSError, ValueError, MemoryError, SystemError) as error:
                 if not never_written(dataset, offset, error):
                     raise
                 result[where if all(isinstance(w, slice) for w in where) else np.ix_(*map(positions, where))] = self.fill

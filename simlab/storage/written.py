@@ -43,6 +43,8 @@ def written_chunks(source: RunSource, path: str, axes: list[AxisSelection], chun
     """
     touched = math.prod(len(a.parts) for a in axes)
     dataset = source.dataset(path)
+    if source.remembered(f"{path} is empty", lambda: dataset.id.get_num_chunks() == 0):
+        return iter(()), 0, True
     if (touched < _ASK_FOR_ALL and not source.remembers(path)) or not hasattr(dataset.id, "chunk_iter"):
         return product(*(a.parts for a in axes)), touched, False
     grid = chunk_numbers(dataset.shape, chunks)
@@ -74,5 +76,5 @@ def never_written(dataset: h5py.h5d.DatasetID, offset: tuple[int, ...], error: E
     """Say whether an error on reading a chunk means that there is none."""
     if "not allocated" in str(error) or any(o >= n for o, n in zip(offset, dataset.shape, strict=True)):
         return True
-    # h5py 3.16 may ask for a random amount of memory for a chunk that is missing, and so end in a MemoryError.
+    # h5py 3.16 takes a size that HDF5 never set for that of a missing chunk, and ends in a MemoryError or a SystemError.
     return dataset.get_chunk_info_by_coord(offset).byte_offset is None
