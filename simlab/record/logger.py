@@ -138,6 +138,7 @@ class HDF5Logger:
             raise
         self._fields = EpisodeFields()
         self._lock = threading.RLock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
         self._calls = 0
         self._by_agent_seconds = 0.0
         self._stage = Stage(self._file, self._store, book, self.report)
@@ -153,7 +154,7 @@ class HDF5Logger:
         stage = self._stage
         if stage is None:
             raise StateError(f"{self.path} was finalized; nothing can be logged to it any more. Make a new HDF5Logger, with mode='a' to add to the file.")
-        if stage.writer.failed:
+        if stage.writer.failure is not None:
             stage.writer.raise_failure()
         return stage
 
@@ -181,18 +182,34 @@ class HDF5Logger:
         StorageError
             If earlier rows could not be written.
         """
-        with self._lock:
+        self._acquire()
+        try:
             stage = self._stage
-            if stage is None or stage.writer.failed:
+            if stage is None or stage.writer.failure is not None:
                 stage = self._ready()
-            self._calls += 1
-            if not self._calls % _SAMPLE:
-                began = perf_counter()
-                waited = stage.writer.seconds_waited
-                self._log_agent(stage, agent_id, timestep, data)
-                self._by_agent_seconds += _SAMPLE * (perf_counter() - began - (stage.writer.seconds_waited - waited))
-            else:
-                self._log_agent(stage, agent_id, timestep, data)
+            self._calls = calls = self._calls + 1
+            if not calls % _SAMPLE:
+                self._log_timed(stage, agent_id, timestep, data)
+                return
+            # The short way, for a known agent at the newest row whose values all fit as they are; _log_agent is the long one.
+            if timestep == stage.step and not stage.behind:
+                lane = stage.window.by_id.get(agent_id)
+                if lane is not None:
+                    offset = stage.offset
+                    words = lane.words
+                    if not words[offset]:
+                        bits = store(lane.table, data, offset)
+                        if bits >= 0:
+                            words[offset] = bits
+                            return
+            self._log_agent(stage, agent_id, timestep, data)
+        finally:
+            self._release()
+
+    def _log_timed(self, stage: Stage, agent_id: Any, timestep: int, data: Mapping[str, Any]) -> None:
+        began, waited = perf_counter(), stage.writer.seconds_waited
+        self._log_agent(stage, agent_id, timestep, data)
+        self._by_agent_seconds += _SAMPLE * (perf_counter() - began - (stage.writer.seconds_waited - waited))
 
     @staticmethod
     def _log_agent(stage: Stage, agent_id: Any, timestep: int, data: Mapping[str, Any]) -> None:
@@ -200,23 +217,17 @@ class HDF5Logger:
             stage.locate(timestep)
         else:
             stage.fresh = False
-        lane = None
         try:
-            lane = stage.window.by_id.get(agent_id)
-            if lane is None:
-                lane = stage.lane(agent_id)
-            if lane is not None and not stage.behind:
-                offset = stage.offset
-                words = lane.words
-                if not words[0][offset] and len(words) == 1:
-                    bits = store(lane.table, data, offset)
-                    if bits >= 0:
-                        words[0][offset] = bits
-                        return
+            lane = stage.window.by_id.get(agent_id) or stage.lane(agent_id)
+            if lane is not None and not stage.behind and not lane.words[stage.offset]:
+                bits = store(lane.table, data, stage.offset)
+                if bits >= 0:
+                    lane.words[stage.offset] = bits
+                    return
             log_agent(stage, agent_id, data)
         except BaseException as e:
             stage.withdraw()
-            if isinstance(e, TypeError) and lane is None:
+            if isinstance(e, TypeError):
                 stage.agents.get(agent_id)  # an id that cannot be one: says so
             raise
 
@@ -247,10 +258,10 @@ class HDF5Logger:
             stage.fresh = False
         try:
             lane = stage.environment_lane()
-            if not stage.behind and len(lane.words) == 1 and not lane.words[0][stage.offset]:
+            if not stage.behind and not lane.words[stage.offset]:
                 bits = store(lane.table, data, stage.offset)
                 if bits >= 0:
-                    lane.words[0][stage.offset] = bits
+                    lane.words[stage.offset] = bits
                     return
             log_environment(stage, data)
         except BaseException:

@@ -79,12 +79,36 @@ def store(table: Mapping[str, Any], data: Mapping[str, Any], row: int) -> int:
     return bits
 
 
+class _ManyWords:
+    """The logged bits of an agent with more than 64 variables, seen as one number for each row."""
+
+    __slots__ = ("_words",)
+
+    def __init__(self, words: list[memoryview]) -> None:
+        self._words = words
+
+    def __getitem__(self, row: int) -> int:
+        return sum(int(word[row]) << (WORD * i) for i, word in enumerate(self._words))
+
+    def __setitem__(self, row: int, bits: int) -> None:
+        for i, word in enumerate(self._words):
+            word[row] = (bits >> (WORD * i)) & (2**WORD - 1)
+
+
 class Lane:
-    """One agent in one window."""
+    """One agent in one window.
+
+    Attributes
+    ----------
+    table : dict
+        Cells by name, see `store`.
+    words : indexable
+        Logged bits by row.
+    """
 
     __slots__ = ("slot", "table", "words")
 
-    def __init__(self, slot: int, table: dict[str, Any], words: list[Any]) -> None:
+    def __init__(self, slot: int, table: dict[str, Any], words: Any) -> None:
         self.slot = slot
         self.table = table
         self.words = words
@@ -171,7 +195,8 @@ class Lanes:
         for i, variable in enumerate(variables):
             cell = Cell(variable, i, self.cell(i, variable)[slot])
             enter(table, variable, cell)
-        return Lane(slot, table, [memoryview(word[slot]) for word in self.words])
+        words = [memoryview(word[slot]) for word in self.words]
+        return Lane(slot, table, words[0] if len(words) == 1 else _ManyWords(words))
 
     def bits_of(self, slot: int, row: int) -> int:
         """Return the logged bits of a slot and row."""

@@ -85,6 +85,15 @@ class Writer:
         The simulation.
     release : callable
         Takes back a window whose rows are written.
+
+    Attributes
+    ----------
+    failure : Exception or None
+        What went wrong and nobody was told yet.
+    tally : Tally
+        What the rows that left held.
+    seconds_waited : float
+        Time that callers had to wait.
     """
 
     def __init__(self, file: RunFile, store: SimulationStore, release: Callable[[Window], None]) -> None:
@@ -100,7 +109,7 @@ class Writer:
         self._cost = 0
         self._stopping = False
         self._stuck = False
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None
         self._change = threading.Condition()
         self._pool = ThreadPoolExecutor(ENCODERS, thread_name_prefix="simlab-encode")
         self._thread = threading.Thread(target=self._run, name="simlab-writer", daemon=True)
@@ -164,14 +173,9 @@ class Writer:
         if not ready():
             self.raise_failure()
 
-    @property
-    def failed(self) -> bool:
-        """Whether something went wrong that nobody was told yet."""
-        return self._failure is not None
-
     def raise_failure(self) -> None:
         """Raise what went wrong in the background, once."""
-        failure, self._failure = self._failure, None
+        failure, self.failure = self.failure, None
         if failure is None:
             return
         if isinstance(failure, SimlabError):
@@ -208,7 +212,7 @@ class Writer:
                 self._write(job)
             except Exception as e:  # noqa: BLE001  whatever it is, it belongs to the caller, who is told at the next call
                 with self._change:
-                    self._failure, self._stuck = e, True
+                    self.failure, self._stuck = e, True
                     self._change.notify_all()
                 continue
             if job.window is not None and job.release:
