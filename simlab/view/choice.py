@@ -85,7 +85,7 @@ def choose(episode: Episode, agents: Sequence[Hashable] | Hashable | None = None
     choice.asked = wanted is not None
     _choose_agents(choice, wanted)
     if dim and len(episode.populations) > 1:
-        choice.notes.append(f"population {dim!r} of {', '.join(episode.populations)}")
+        choice.notes.append(f"of the populations {', '.join(episode.populations)} only {dim}")
     _choose_variables(episode, choice, [name for name in names if episode.agent_dim(name) in (dim, None)], variables is not None)
     return choice
 

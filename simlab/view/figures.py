@@ -93,6 +93,8 @@ class _Page:
         self.strips = [name for name in choice.strips if episode.agent_dim(name) is None or choice.focal is not None]
         self.background = self._background()
         self.main, self.beside = self._main_parts(), self._side_parts()
+        if not len(self.steps):
+            self.strips = []
         strips = sum(self._strip_cells(name)[2] + 0.45 for name in self.strips)
         columns = max(sum(high + gap for *_, high, gap in parts) for parts in (self.main, self.beside))
         self.height = _HEAD + strips + columns + _FOOT
@@ -132,9 +134,11 @@ class _Page:
         ours = episode.agent_dim(name) is not None
         agent = choice.labels[choice.focal] if ours and choice.focal is not None else None
         count, wide, high = self._strip_cells(name)
-        title = clipped(name, 40) + (f" of {label_of(agent)}" if ours else "")
-        self.figure.text(_EDGE / _WIDTH, 1 - (self.down + 0.13) / self.height, title, fontsize=8, color=INK, va="center")
         frames = _frames(episode, name, agent, count)
+        title = clipped(name, 40) + (f" of {label_of(agent)}" if ours else "")
+        if frames and episode.scale(name, agent).note:
+            title += f"   ({episode.scale(name, agent).note})"
+        self.figure.text(_EDGE / _WIDTH, 1 - (self.down + 0.13) / self.height, title, fontsize=8, color=INK, va="center")
         top = self.down + 0.4
         for i in range(count if frames else 1):
             left = _EDGE + i * (wide + 0.08)
@@ -151,6 +155,8 @@ class _Page:
 
     def _main_parts(self) -> list[Part]:
         choice = self.choice
+        if not len(self.steps):
+            return [("nothing", None, 0.8, 0.1)]
         parts: list[Part] = []
         if choice.dim is not None:
             parts.append(("life", None, float(np.clip(0.11 * len(choice.drawn), 0.3, 2.2)), 0.42))
@@ -184,11 +190,11 @@ class _Page:
                 shared = shared or ax
                 if kind == "channel" and gap > 0.1:
                     assert self.choice.focal is not None
-                    panels.title(ax, f"{clipped(what[0], 30)} of {label_of(self.choice.labels[self.choice.focal])}", 6)
+                    panels.title(ax, f"{clipped(what[0], 22)} of {label_of(self.choice.labels[self.choice.focal])}", 6)
                 if len(self.steps):
                     getattr(self, f"_draw_{kind}")(ax, what)
                 else:
-                    panels.say(ax, "no steps")
+                    panels.say(ax, "no steps in this episode")
                 last = i == len(parts) - 1
                 ax.tick_params(axis="x", labelbottom=last, length=2 if last else 0, width=0.6, labelsize=SMALL, colors=FAINT)
                 if last and len(self.steps):
@@ -218,8 +224,11 @@ class _Page:
             panels.say(ax, "not logged in this episode" if np.isnan(values).all() else "not finite")
             return
         lines = values[[rows.index(agent) for agent in drawn]]
-        who = "all" if len(rows) == len(choice.labels) else str(len(rows))
-        panels.reward_lines(ax, choice, self.steps, lines, values, f"{clipped(name, 30)} of {who} agents", _unit(variable))
+        lived = np.flatnonzero(~np.isnan(values).all(axis=1))
+        who = "all agents" if len(rows) == len(choice.labels) else f"{len(rows)} agents"
+        if len(lived) == 1:
+            values, who = values[lived], label_of(choice.labels[rows[lived[0]]])
+        panels.reward_lines(ax, choice, self.steps, lines, values, f"{clipped(name, 30)} of {who}", _unit(variable))
 
     def _draw_action(self, ax: Axes, name: str) -> None:
         episode, choice = self.episode, self.choice

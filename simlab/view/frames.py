@@ -277,15 +277,16 @@ class Episode:
 
 def _with_agent_axis(data: xr.Dataset) -> xr.Dataset:
     """Give the variables of a single agent (``ds.sel(agent=...)``) their agent axis back."""
-    for name in list(data.data_vars):
+    axes: dict[str, Any] = {}
+    for name in map(str, data.data_vars):
         variable = data[name]
         if variable.attrs.get(ATTR_MODALITY) in AGENT_MODALITIES and variable.dims[:1] == (TIME,):
-            single = [c for c, at in variable.coords.items() if at.ndim == 0 and c not in (TIME, STEP, EPISODE)]
-            population = str(name).rsplit(".", 1)[0]
+            single = [str(c) for c, at in variable.coords.items() if at.ndim == 0 and c not in (TIME, STEP, EPISODE)]
+            population = name.rsplit(".", 1)[0]
             dim = next((c for c in (population, AGENT) if c in single), single[0] if single else None)
             if dim is not None:
-                data = data.assign({name: variable.expand_dims(dim)})
-    return data
+                axes[name] = variable.expand_dims(dim)
+    return data.drop_vars({str(axis.dims[0]) for axis in axes.values()}).assign(axes) if axes else data
 
 
 def frame_at(ds: xr.Dataset, name: str, time: int, agent: Hashable | None = None) -> Frame:

@@ -63,7 +63,7 @@ class Scale:
     @property
     def needs_bar(self) -> bool:
         """Whether a colour bar is needed to read values."""
-        return self.style == "scale"
+        return self.style == "scale" and bool(np.isfinite(self.low).all())
 
 
 def as_image(values: Array, labelled: bool = False) -> tuple[Array, str]:
@@ -139,10 +139,12 @@ def scale_of(
     else:
         style = "rgb" if channels in (3, 4) else "scale"
     low, high = _limits(values, attributes or {})
+    if not np.isfinite(low):
+        note = ", ".join(filter(None, [note, "no finite values"]))
+    elif style == "rgb" and (low, high) not in ((0.0, 255.0), (0.0, 1.0)):
+        note = ", ".join(filter(None, [note, f"values {low:.3g} … {high:.3g}"]))
     if style == "scale" and (values.dtype.kind == "b" or (values.dtype == np.uint8 and not note)):
         style = "gray"
-    if style == "rgb" and (low, high) not in ((0.0, 255.0), (0.0, 1.0)):
-        note = ", ".join(filter(None, [note, f"values {low:.3g} … {high:.3g}"]))
     return Scale(style, np.array([low]), np.array([high]), (), note)
 
 
@@ -159,7 +161,7 @@ def _by_channel(values: Array, labels: tuple[str, ...], note: str) -> Scale:
 def _limits(values: Array, attributes: Mapping[str, Any]) -> tuple[float, float]:
     numbers = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     if numbers.size == 0:
-        return 0.0, 1.0
+        return np.nan, np.nan
     low, high = float(numbers.min()), float(numbers.max())
     told = attributes.get("valid_min"), attributes.get("valid_max")
     if all(isinstance(x, (int, float, np.number)) and np.isfinite(x) for x in told) and float(told[0]) <= low <= high <= float(told[1]):  # type: ignore[arg-type]

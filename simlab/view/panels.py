@@ -64,7 +64,8 @@ def say(ax: Axes, words: str) -> None:
 
 def picture(ax: Axes, frame: Frame | None, words: str) -> None:
     """Draw one frame, or say that there is none."""
-    ax.set_title(words, loc="left", fontsize=SMALL, color=FAINT, pad=2)
+    note = frame.note if frame is not None and frame.present and frame.note in ("all NaN", "inf") else ""
+    ax.set_title(words + (f" · {note}" if note else ""), loc="left", fontsize=SMALL, color=FOCUS if note else FAINT, pad=2)
     if frame is None or not frame.present:
         ax.set_box_aspect(1 if frame is None else frame.image.shape[0] / frame.image.shape[1])
         say(ax, "not logged")
@@ -75,8 +76,6 @@ def picture(ax: Axes, frame: Frame | None, words: str) -> None:
     for side in ax.spines.values():
         side.set_color(RULE)
         side.set_linewidth(0.6)
-    if frame.note in ("all NaN", "inf"):
-        ax.set_xlabel(frame.note, fontsize=SMALL, color=FOCUS, labelpad=2)
 
 
 def legend(ax: Axes, scale: Scale) -> None:
@@ -97,8 +96,6 @@ def legend(ax: Axes, scale: Scale) -> None:
         y = 0.92 - 0.13 * i
         ax.plot([0.08], [y], "s", ms=5.5, color=hex_of(color), transform=ax.transAxes, clip_on=False)
         ax.text(0.17, y, clipped(label, 14), transform=ax.transAxes, fontsize=SMALL, color=INK, va="center")
-    if scale.note:
-        ax.text(0.05, -0.02, scale.note, transform=ax.transAxes, fontsize=6, color=FAINT, va="top")
 
 
 def thinned(x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any], int]:
@@ -139,7 +136,7 @@ def lifelines(ax: Axes, choice: Choice, steps: NDArray[Any]) -> None:
         ax.broken_barh(bars, (row - height / 2, height), color=FOCUS if agent == choice.focal else "#aab2bd", linewidth=0)
         if spans and spans[-1][1] < len(steps):  # it stopped before the episode did
             ax.plot([steps[spans[-1][1] - 1] + 0.5], [row], "|", ms=5, color=INK, mew=1)
-    names = [clipped(str(choice.labels[agent]), 16) for agent in choice.drawn]
+    names = [clipped(str(choice.labels[agent]), 13) for agent in choice.drawn]
     every = max(1, -(-len(names) // 16))
     focal = choice.drawn.index(choice.focal) if choice.focal is not None else 0
     shown = [i for i in range(len(names)) if i % every == 0 and (i == focal or abs(i - focal) >= every)]
@@ -185,9 +182,10 @@ def reward_lines(
         focal = agent == choice.focal
         style: dict[str, Any] = {"color": FOCUS, "lw": 1.1, "zorder": 3} if focal else {"color": "#c3c9d1", "lw": 0.6, "zorder": 1}
         line(ax, steps, smooth(values, window), **style)
-    line(ax, steps, smooth(mean_ignoring_nan(everybody.T), window), color=INK, lw=1.4, zorder=4)
-    over = f", running mean of {window} steps" if window > 1 else ""
-    quiet(ax, f"{words}, and their mean (dark){over}", unit)
+    if len(everybody) > 1:
+        line(ax, steps, smooth(mean_ignoring_nan(everybody.T), window), color=INK, lw=1.4, zorder=4)
+        words += ", and their mean (dark)"
+    quiet(ax, words + (f", running mean of {window} steps" if window > 1 else ""), unit)
     ax.axhline(0, color=RULE, lw=0.6, zorder=0)
     locate(ax)
 
@@ -200,6 +198,9 @@ def locate(ax: Axes) -> None:
 def action_steps(ax: Axes, steps: NDArray[Any], values: NDArray[Any], there: NDArray[np.bool_], names: list[str] | None) -> None:
     """Draw what one agent did at every step, by name."""
     shown = np.where(there, values.astype(float), np.nan)
+    found = np.unique(shown[there])
+    if names is None and len(found) <= 24 and found.size and 0 <= found[0] <= found[-1] < 24:
+        names = [str(i) for i in range(int(found[-1]) + 1)]
     count = len(names) if names else 0
     if names and count <= 24:
         wide = float(np.clip(400 / max(1, len(steps)), 0.4, 4))
@@ -211,7 +212,8 @@ def action_steps(ax: Axes, steps: NDArray[Any], values: NDArray[Any], there: NDA
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
     else:
-        line(ax, steps, shown, color=FOCUS, lw=0.8, drawstyle="steps-mid")
+        every = max(1, -(-len(steps) // (20 * MOST_POINTS)))  # a mean of actions would be no action
+        ax.plot(steps[::every], shown[::every], ".", ms=1.5, color=FOCUS)
         locate(ax)
 
 
@@ -308,4 +310,4 @@ def clipped(text: str, most: int) -> str:
 
 def label_of(agent: Hashable) -> str:
     """Return an agent's label for a title."""
-    return clipped(f"agent {agent}" if isinstance(agent, int) else str(agent), 24)
+    return clipped(f"agent {agent}" if isinstance(agent, int) else str(agent), 20)
