@@ -279,6 +279,7 @@ class Stage:
         return Job(
             variables={p: self.book.variables(p) for p in self.book.schema.population_names},
             environment=self.book.numbers,
+            series=self.book.all_series,
             rows=self.clock.rows,
             span=self.decided_span(),
             agents=self.agents.take_unwritten(),

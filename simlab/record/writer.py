@@ -49,6 +49,8 @@ class Job:
         The populations' variables when the rows were staged.
     environment : tuple of Variable
         The environment's numbers.
+    series : tuple of Variable
+        The environment's variables that have a time axis of their own.
     agents : list
         Agents that are new: population, place, label, key.
     blocks : list of Block
@@ -63,6 +65,7 @@ class Job:
 
     variables: Mapping[str, tuple[Variable, ...]]
     environment: tuple[Variable, ...]
+    series: tuple[Variable, ...]
     rows: int
     span: int
     window: Window | None = None
@@ -232,6 +235,8 @@ class Writer:
             store.ensure_population(population, variables, counts.get(population, 0), job.span)
         if job.environment:
             store.ensure_environment(job.environment, job.span)
+        for variable in job.series:
+            store.ensure_series(variable)
         self._write_agents(job)
         if window is not None and not window.late:
             n = window.count
