@@ -164,15 +164,18 @@ def test_arrays_come_back(value: np.ndarray[Any, np.dtype[Any]]) -> None:
         (PureWindowsPath("C:/a"), PureWindowsPath("C:/a")),
         ("\ud800 ü", "\ud800 ü"),
         ({Level.LOW: "low", Colour.RED: 0}, {1: "low", "red": 0}),
-        (np.array(["a", "ü"], dtype=np.dtypes.StringDType()) if hasattr(np.dtypes, "StringDType") else "a", None),
     ],
 )
 def test_kinds(value: object, expected: object) -> None:
     back = again(value)
-    if expected is None:
-        assert back.tolist() == ["a", "ü"]
-    else:
-        assert same(back, expected)
+    assert same(back, expected)
+
+
+def test_text_of_variable_width() -> None:
+    dtypes: Any = np.dtypes
+    if not hasattr(dtypes, "StringDType"):
+        pytest.skip("numpy before 2")
+    assert again(np.array(["a", "ü"], dtypes.StringDType())).tolist() == ["a", "ü"]
 
 
 def test_integers_of_any_size() -> None:

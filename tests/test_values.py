@@ -267,7 +267,7 @@ def test_every_number_survives_or_is_refused(data: st.DataObject, source: str, t
         low, high = int(np.iinfo(of).min), int(np.iinfo(of).max)
         elements = st.integers(low, high) | st.sampled_from([e for e in (*edges, *(-e for e in edges)) if low <= e <= high])
     elif of.kind == "f" and of.itemsize <= 8:
-        small = st.integers(-300, 300).map(float) | st.sampled_from([float(e) for e in edges if e < 60000 or of.itemsize > 2])
+        small = st.integers(-300, 300).map(float) | st.sampled_from([float(of.type(e)) for e in edges if e < 60000 or of.itemsize > 2])
         elements = hnp.from_dtype(of) | small
     value = data.draw(hnp.arrays(of, st.sampled_from([(), (1,), (3,), (2, 2)]), elements=elements))
     good = all(survives(x, to) for x in value.reshape(-1)[...])

@@ -168,13 +168,13 @@ def _to_float(values: Array, dtype: np.dtype[Any], subject: Subject) -> Array:
         if bad.any():
             advice = "Declare an integer dtype or a longer float."
             _refuse(values, bad, f"but the schema says {dtype}, which cannot hold it exactly. {advice}", subject)
-    elif np.can_cast(values.dtype, dtype, "safe"):
-        return values.astype(dtype)
+    elif values.dtype.itemsize * (1 + (dtype.kind == "c" and values.dtype.kind == "f")) <= dtype.itemsize:
+        return values.astype(dtype)  # a longer float
     with np.errstate(over="ignore", invalid="ignore"):
         out = values.astype(dtype)
-    infinite = ~np.isfinite(out)
-    if infinite.any():
-        bad = infinite & np.isfinite(values)
+    finite = np.isfinite(out)
+    if not finite.all():
+        bad = ~finite & np.isfinite(values)
         if bad.any():
             _refuse(values, bad, f"but the schema says {dtype}, which ends at {np.finfo(dtype).max}. Declare a longer float.", subject)
     return out

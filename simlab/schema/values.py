@@ -137,7 +137,7 @@ def fit(value: object, variable: Variable, where: Where, lead: tuple[int, ...] =
         )
     if array.dtype == dtype:
         return array, False
-    coerced = dtype.kind != "S" and not is_weak(value)
+    coerced = dtype.kind != "S" and (kind is np.ndarray or not is_weak(value))
     return cast(array, dtype, subject), coerced
 
 
