@@ -243,3 +243,50 @@ def test_refused_calls_leave_no_trace(tmp_path: Path) -> None:
         assert ds.step.values.tolist() == [0, 2]
         assert ds.x.values.tolist() == [[1.0, 3.0]]
         assert "new" not in ds
+
+
+@pytest.mark.parametrize("lag", [1, 7, 8, 9, 30])
+def test_agents_out_of_step(tmp_path: Path, lag: int) -> None:
+    """Slow agents fill rows that are there, whether those are staged or on disk already; nobody's values suffer."""
+    model = Model()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stage_room, "MOST_ROWS", 8)
+        with simlab.HDF5Logger(tmp_path / "run.h5", schema()) as log:
+            for t in range(100):
+                for who, behind in (("a", 0), ("b", lag), ("ç", 2 * lag)):
+                    if t >= behind:
+                        which = sorted(VARIABLES)[(t + behind) % 5 :: 2]
+                        data = {n: value(n, VARIABLES, 1000 * t + 10 * behind + i) for i, n in enumerate(which)}
+                        log.log_agent_step(who, t - behind, data)
+                        model.log(t - behind, who, data)
+                if t == 50:
+                    log.flush()
+    compare(tmp_path / "run.h5", model)
+    assert log.report.late > 0  # at the seam between windows even the smallest lag is late
+
+
+def test_one_agent_after_the_other(tmp_path: Path) -> None:
+    """A loop over agents around a loop over steps: the later agents' values all come late, and all arrive."""
+    with simlab.HDF5Logger(tmp_path / "run.h5") as log:
+        for a in range(4):
+            for t in range(1000):
+                log.log_agent_step(f"agent_{a}", t, {"x": float(1000 * a + t), "rewards": 0.5})
+    assert log.report.late == 3 * 768 * 2
+    with simlab.open_run(tmp_path / "run.h5") as ds:
+        np.testing.assert_array_equal(ds.x.values, np.arange(4000.0).reshape(4, 1000))
+        assert ds.sim.present("x").values.all()
+        assert ds.sim.episodes.return_sum.values.tolist() == [2000.0]
+
+
+def test_overwritten_late_values_are_counted_and_replaced(tmp_path: Path) -> None:
+    """A value on disk may be written again by its own agent's newest step only while nothing newer of it is there."""
+    with simlab.HDF5Logger(tmp_path / "run.h5") as log:
+        for t in range(600):
+            log.log_agent_step("fast", t, {"rewards": 1.0})
+            if t < 3:
+                log.log_agent_step("slow", t, {"rewards": 1.0})
+        log.log_agent_step("slow", 2, {"rewards": 5.0})
+    assert (log.report.overwritten, log.report.late) == (1, 1)
+    with simlab.open_run(tmp_path / "run.h5") as ds:
+        assert ds.rewards.sel(agent="slow", time=[0, 1, 2]).values.tolist() == [1.0, 1.0, 5.0]
+        assert ds.sim.episodes.return_sum.values.tolist() == [607.0]
