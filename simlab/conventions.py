@@ -44,6 +44,8 @@ KEY_SUFFIX: Final = "_key"
 STRLEN_SUFFIX: Final = "_strlen"
 LABEL_SUFFIX: Final = "_label"
 TIME_SUFFIX: Final = "_time"
+GROUP_COUNT: Final = "group_count"
+"""A number in a group that holds groups only: Octave's ``ncinfo`` wants a variable in each group if its neighbours have some."""
 
 RESERVED_NAMES: Final = frozenset({TIME, STEP, EPISODE, AGENT, AGENT + ID_SUFFIX, AGENT + KEY_SUFFIX, LOGGED, COMMITTED, COMPLETE})
 

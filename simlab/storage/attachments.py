@@ -19,7 +19,7 @@ from simlab.schema.names import disk_name
 from simlab.schema.variable import storable_dtype
 from simlab.storage.attributes import read_attributes, write_attribute
 from simlab.storage.dtypes import logged_type, stored_type
-from simlab.storage.netcdf import characters, create_dimension, create_group, create_variable
+from simlab.storage.netcdf import characters, create_dimension, create_group, create_variable, is_group_count
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -135,7 +135,7 @@ def read_attachment(obj: h5py.Group | h5py.Dataset) -> Any:
             if obj.get(name, getlink=True).__class__ is not h5py.HardLink:
                 continue
             inner = obj[name]
-            if isinstance(inner, h5py.Dataset) and inner.is_scale:
+            if isinstance(inner, h5py.Dataset) and (inner.is_scale or is_group_count(inner)):
                 continue
             attributes = read_attributes(inner)
             out[str(attributes.get(ATTR_ORIGINAL_NAME, name))] = read_attachment(inner)

@@ -34,6 +34,7 @@ from simlab.conventions import (
 from simlab.errors import FormatError
 from simlab.storage.attributes import read_attributes
 from simlab.storage.finding import data_below, groups_below
+from simlab.storage.netcdf import is_group_count
 from simlab.storage.opening import RunSource
 from simlab.storage.reading import StoredVariable, describe, is_plain_dimension
 
@@ -216,7 +217,7 @@ class _Reader:
         labels = self._note_labels(datasets)
         for dataset in datasets:
             name = dataset.name.rsplit("/", 1)[-1]
-            if name in skip or name in labels:
+            if name in skip or name in labels or is_group_count(dataset):
                 continue
             if dataset.attrs.get("CLASS") == b"DIMENSION_SCALE":
                 if not is_plain_dimension(dataset):

@@ -60,8 +60,9 @@ class StoredType:
         if kind in "bMm":
             return values.view(self.stored)
         if self.logged.char == "g" and self.logged.itemsize > 8:
-            high = values.astype(np.float64)
-            with np.errstate(invalid="ignore"):
+            # Rows that were never logged hold whatever was in memory.
+            with np.errstate(invalid="ignore", over="ignore"):
+                high = values.astype(np.float64)
                 low = np.where(np.isfinite(high), values - high, 0).astype(np.float64)
             return np.stack([high, low], axis=-1)
         return values.astype(self.stored, copy=False)

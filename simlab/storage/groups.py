@@ -13,6 +13,7 @@ from simlab.errors import NotInRunError
 from simlab.storage.attachments import read_attachment
 from simlab.storage.attributes import read_attributes
 from simlab.storage.finding import data_below, groups_below
+from simlab.storage.netcdf import is_group_count
 from simlab.storage.opening import RunSource
 from simlab.storage.reading import StoredVariable, describe, is_plain_dimension
 
@@ -71,7 +72,7 @@ def attachment_names(source: RunSource, path: str) -> dict[str, str]:
     group = source.file().get(path)
     if not isinstance(group, h5py.Group):
         return {}
-    names = [*groups_below(group), *(d.name.rsplit("/", 1)[-1] for d in data_below(group) if not d.is_scale)]
+    names = [*groups_below(group), *(d.name.rsplit("/", 1)[-1] for d in data_below(group) if not d.is_scale and not is_group_count(d))]
     return {str(read_attributes(group[n]).get("original_name", n)): n for n in group if n in names}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from simlab.conventions import ATTR_ENCODING, NOT_A_VARIABLE, STRLEN_SUFFIX
+from simlab.conventions import ATTR_ENCODING, GROUP_COUNT, NOT_A_VARIABLE, STRLEN_SUFFIX
 from simlab.storage.attributes import write_attributes
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -26,6 +26,23 @@ def create_group(parent: h5py.Group, name: str) -> h5py.Group:
     for part in name.split("/"):
         parent = parent[part] if part in parent else parent.create_group(part, track_order=True)
     return parent
+
+
+def count_groups(group: h5py.Group, deep: bool = True) -> None:
+    """Give a group that holds groups only, and those below it, a variable: how many groups it holds."""
+    inner = [obj for obj in group.values() if isinstance(obj, h5py.Group)]
+    variables = (obj for obj in group.values() if isinstance(obj, h5py.Dataset))
+    if all(bytes(v.attrs.get("NAME", b"")).startswith(NOT_A_VARIABLE[:-4]) for v in variables) and GROUP_COUNT not in group:
+        data = np.array(len(inner), np.int32)
+        create_variable(group, GROUP_COUNT, [], "int32", data=data, attributes={"long_name": "groups in this group", "units": "1"})
+    if deep:
+        for below in inner:
+            count_groups(below)
+
+
+def is_group_count(dataset: h5py.Dataset) -> bool:
+    """Say whether a dataset is what `count_groups` wrote. (An attachment may have that name, but has no ``long_name``.)"""
+    return bool(dataset.name.rsplit("/", 1)[-1] == GROUP_COUNT and "long_name" in dataset.attrs)
 
 
 def create_dimension(group: h5py.Group, name: str, size: int, unlimited: bool = False) -> h5py.Dataset:

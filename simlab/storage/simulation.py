@@ -34,6 +34,7 @@ from simlab.storage.codec import Compression
 from simlab.storage.episodes import EpisodeTable
 from simlab.storage.netcdf import (
     CLOCK_CHUNK,
+    count_groups,
     create_coordinate,
     create_group,
     create_text_column,
@@ -198,9 +199,14 @@ class SimulationStore:
         return sum(c.dataset.id.get_storage_size() for c in (*columns, *self.series.values()))
 
     def write_report(self, report: Mapping[str, float]) -> None:
-        """Write the counters of the logger."""
+        """Write the counters of the logger; the groups are final now, and those without a variable get one."""
         for name, value in report.items():
             self.report[name][()] = value
+        count_groups(self.group)
+        above = self.group.parent
+        while above != self.group.file:
+            count_groups(above, deep=False)
+            above = above.parent
 
 
 class SeriesGrid(Grid):
