@@ -41,7 +41,7 @@ def count_groups(group: h5py.Group, deep: bool = True) -> None:
 
 
 def is_group_count(dataset: h5py.Dataset) -> bool:
-    """Say whether a dataset is what `count_groups` wrote. (An attachment may have that name, but has no ``long_name``.)"""
+    """Say whether a dataset is what `count_groups` wrote; an attachment may have that name, but no ``long_name``."""
     return bool(dataset.name.rsplit("/", 1)[-1] == GROUP_COUNT and "long_name" in dataset.attrs)
 
 
