@@ -17,13 +17,30 @@ import numpy as np
 import pytest
 
 import simlab
+from simlab.demo import record_demo
+from tests import every_type
 from tests.foreign import cdl, readers
 from tests.foreign.reading import Reading, differences, manifest
 
 
-@pytest.fixture(scope="module", params=["demo", "pursuit"])
+@pytest.fixture(scope="module")
+def every_type_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("types") / "types.h5"
+    every_type.record(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def short_demo_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo, shorter: ncdump takes 20 µs for every number it prints."""
+    path = tmp_path_factory.mktemp("demo") / "demo.h5"
+    record_demo(path, episodes=3, steps=60)
+    return path
+
+
+@pytest.fixture(scope="module", params=["short_demo", "pursuit", "every_type"])
 def run(request: pytest.FixtureRequest) -> Path:
-    """The two runs that are held against every reader."""
+    """The runs that are held against every reader."""
     made = request.getfixturevalue(f"{request.param}_run")
     return made[0] if isinstance(made, tuple) else made
 
@@ -35,9 +52,11 @@ def expected(run: Path) -> Reading:
 
 def test_the_walk_sees_what_was_recorded(run: Path, expected: Reading) -> None:
     """h5py: the raw datasets hold what the Dataset shows; a walk that misses something would prove nothing."""
-    with simlab.open_run(run) as ds, h5py.File(run, "r") as file:
+    with simlab.open_run(run, simulation="simulation_0001") as ds, h5py.File(run, "r") as file:
         for name in ("vision", "actions", "rewards", "terminated"):
-            (path,) = [p for p in expected.variables if p.rsplit("/", 1)[-1] == name]
+            if name not in ds:
+                continue
+            (path,) = [p for p in expected.variables if p.startswith("/simulation_0001/agents/") and p.endswith(f"/{name}")]
             raw = file[path]
             values = ds[name].values
             logged = np.broadcast_to(ds.sim.present(name).values.reshape(values.shape[:2] + (1,) * (values.ndim - 2)), values.shape)
@@ -60,9 +79,9 @@ def test_xarray_decodes_what_the_file_says(run: Path, engine: str, require_modul
     import xarray as xr
 
     require_module("h5netcdf" if engine == "h5netcdf" else "netCDF4")
-    with xr.open_datatree(run, engine=engine) as tree, simlab.open_run(run) as ds:
+    with xr.open_datatree(run, engine=engine) as tree, simlab.open_run(run, simulation="simulation_0001") as ds:
         simulation = tree["simulation_0001"]
-        assert simulation["agent_id"].values.astype(str).tolist() == ds.agent.values.tolist()
+        assert simulation["agent_id"].values.tolist() == ds.agent.values.tolist()
         terminated = next(node["terminated"] for node in simulation.subtree if "terminated" in node.variables)
         assert terminated.dtype == bool
 
@@ -99,16 +118,16 @@ def test_octave_load_hdf5(run: Path, expected: Reading, require_program, tmp_pat
 
 def test_r_ncdf4(run: Path, expected: Reading, require_program, tmp_path: Path) -> None:
     """R has doubles only: the values are the same, the types cannot be."""
-    largest = max(int(np.abs(v.astype(object)).max()) for v in expected.variables.values() if v.dtype.kind in "iu" and v.size)
+    largest = max(max(map(abs, v.ravel().tolist())) for v in expected.variables.values() if v.dtype.kind in "iu" and v.size)
     assert largest < 2**53
     found = readers.with_r(require_program("Rscript"), run, tmp_path)
     assert differences(expected, found, types=False) == []
 
 
-def check_cf(path: Path, report: Path) -> list[str]:
-    """Return what the IOOS compliance checker has to say against a file."""
+def check_cf(path: Path, report: Path, *options: str) -> list[str]:
+    """Return what the IOOS compliance checker has to say against a file, errors and warnings."""
     program = Path(sys.executable).with_name("compliance-checker")
-    command = [str(program), "--test=cf:1.11", "--format=json", f"--output={report}", str(path)]
+    command = [str(program), "--test=cf:1.11", "--format=json", f"--output={report}", *options, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert report.exists(), done.stderr[-2000:]
     found = json.loads(report.read_text(encoding="utf-8"))["cf:1.11"]
@@ -124,11 +143,16 @@ def test_cf_file(demo_run: Path, tmp_path: Path, require_module) -> None:
 
 
 def test_cf_dataset(demo_run: Path, tmp_path: Path, require_module) -> None:
-    """The run as one flat Dataset, saved by xarray."""
+    """The run as one flat Dataset, saved by xarray.
+
+    One check is left out: that a dimension called "time" has the standard name "time". CF does not ask for it (see issue 1245 of
+    ioos/compliance-checker), and it would be wrong: with that name goes a date, and the run clock counts steps.
+    """
     require_module("compliance_checker")
     with simlab.open_run(demo_run) as ds:
         ds.to_netcdf(tmp_path / "flat.nc")
-    assert check_cf(tmp_path / "flat.nc", tmp_path / "report.json") == []
+    left_out = "--skip-checks=check_spatiotemporal_dims_have_coordinate_vars"
+    assert check_cf(tmp_path / "flat.nc", tmp_path / "report.json", left_out) == []
 
 
 def test_flat_dataset_comes_back(demo_run: Path, tmp_path: Path) -> None:
