@@ -87,7 +87,9 @@ class AgentRegistry:
         try:
             return self._agents.get(agent_id)
         except TypeError:
-            raise AgentError(f"agent id {agent_id!r} is {type(agent_id).__name__}; an id is text, a whole number, or a tuple of them.") from None
+            raise AgentError(
+                f"agent id {agent_id!r} is {type(agent_id).__name__}; an id is text, a whole number, or a tuple of them."
+            ) from None
 
     def add(self, agent_id: Hashable, population: str) -> Agent:
         """Make a new agent of a population."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from simlab.errors import SchemaError, ValueMismatchError, did_you_mean
-from simlab.record.items import Item, Where
+from simlab.record.items import GROUP_WORDS, Item, Where
 from simlab.schema import Schema, Variable
 from simlab.schema.names import disk_name
 from simlab.schema.values import fit, infer_variable
@@ -66,6 +66,27 @@ class SchemaBook:
         index = self._index.get(population, {}).get(name)
         return None if index is None else (index, self.schema.variables(population)[index])
 
+    @property
+    def names(self) -> set[str]:
+        """Names of all variables of agents."""
+        return {name for index in self._index.values() for name in index}
+
+    def canonical(self, population: str, items: Sequence[Item]) -> list[Item]:
+        """Return the items under their variables' names.
+
+        ``{"observations": array}`` or ``{"reward": r}`` means the one variable of that modality, whatever a declared schema calls it.
+        """
+        if self.schema.extensible:
+            return list(items)
+        out = []
+        for item in items:
+            if item.name in GROUP_WORDS and not item.nested and self.lookup(population, item.name) is None:
+                only = [v.name for v in self.variables(population) if v.modality == GROUP_WORDS[item.name]]
+                if len(only) == 1:
+                    item = item._replace(name=only[0])
+            out.append(item)
+        return out
+
     # -- growing
 
     def add_agent_variables(self, population: str, items: Sequence[Item], where: Where, lead: int = 0) -> None:
@@ -94,7 +115,6 @@ class SchemaBook:
                 new[item.name] = self._infer(item, where, lead)
         if not new:
             return
-        self._check_paths([*known, *new])
         self.schema = self.schema.extended(new.values(), population)
         for name in new:
             known[name] = len(known)
@@ -108,7 +128,6 @@ class SchemaBook:
                 self._must_be_extensible(item.name, known, where)
                 new[item.name] = self._infer(item, where, lead)
         if new:
-            self._check_paths([*known, *new])
             self.schema = self.schema.extended(new.values(), None)
             self._sort_environment(new.values())
 
@@ -138,17 +157,6 @@ class SchemaBook:
                 f"{item.name!r} {where()} is logged as one of {item.modality}, but is one of {declared.modality} already: "
                 "a variable's name is unique in its run. Rename one."
             )
-
-    @staticmethod
-    def _check_paths(names: Iterable[str]) -> None:
-        """Refuse a name that would be a group and a variable at once."""
-        disk = {disk_name(n): n for n in names}
-        for name, given in disk.items():
-            parts = name.split(".")
-            for i in range(1, len(parts)):
-                parent = ".".join(parts[:i])
-                if parent in disk:
-                    raise SchemaError(f"{given!r} lies inside {disk[parent]!r}, which is a variable itself. Rename one.")
 
     # -- populations
 
@@ -219,5 +227,3 @@ def stem_of(agent_id: Any) -> str:
         return ""
     stem = disk_name(agent_id.rstrip("0123456789").rstrip("_-. ") or "population").replace(".", "_")
     return stem
-
-

@@ -10,7 +10,7 @@ import numpy as np
 from simlab.errors import TimestepError, ValueMismatchError
 from simlab.record.agents import Agent, whole_id
 from simlab.record.items import Item, Where, agent_items, environment_items
-from simlab.record.stage import Stage
+from simlab.record.stage import NOWHERE, Stage
 from simlab.record.staging import Lanes
 from simlab.schema import Variable
 from simlab.schema.values import fit
@@ -32,7 +32,7 @@ def log_agent(stage: Stage, agent_id: Any, data: Mapping[str, Any]) -> None:
     def where() -> str:
         return f"of agent {agent_id!r} at step {step}"
 
-    items = distinct(list(agent_items(data, where)), where)
+    items = distinct(list(agent_items(data, where, stage.book.names)), where)
     agent = stage.agents.get(agent_id)
     population = agent.population if agent is not None else stage.book.population_for(whole_id(agent_id), items)
     fitted, coerced = fit_items(stage, population, items, where)
@@ -57,6 +57,7 @@ def distinct(items: list[Item], where: Where) -> list[Item]:
 def fit_items(stage: Stage, population: str, items: Sequence[Item], where: Where, lead: tuple[int, ...] = ()) -> tuple[Fitted, int]:
     """Return items as arrays that fit their variables, and how many values had to be converted; new names become variables."""
     book = stage.book
+    items = distinct(book.canonical(population, items), where)
     coerced = 0
     arrays: dict[str, Array] = {}
 
@@ -94,7 +95,7 @@ def refuse_backwards(stage: Stage, agent: Agent) -> None:
         newer = newer or (agent.index in newest.agents and newest.logged_after(newest.slot(agent.index), -1))
     if newer:
         step = stage.step
-        stage.step = -1
+        stage.step = NOWHERE
         raise TimestepError(
             f"Agent {agent.id!r} runs backwards: step {step} of episode {stage.clock.episode} comes after a newer one of its own. "
             "If a new episode starts, call begin_episode() first."
@@ -168,7 +169,7 @@ def _refuse_environment_backwards(stage: Stage) -> None:
         newer = newer or (bool(newest.agents) and newest.logged_after(0, -1))
     if newer:
         step = stage.step
-        stage.step = -1
+        stage.step = NOWHERE
         raise TimestepError(
             f"The environment runs backwards: step {step} of episode {stage.clock.episode} comes after a newer one of its own. "
             "If a new episode starts, call begin_episode() first."
@@ -177,17 +178,17 @@ def _refuse_environment_backwards(stage: Stage) -> None:
 
 def _check_series(stage: Stage, variable: Variable) -> None:
     series = stage.series(variable)
-    now = int(stage.window.time[stage.offset]) if not stage.window.late else stage.clock.time_of(stage.step)
+    now = int(stage.window.time[stage.offset]) if not stage.window.late else stage.time()
     if now < series.last_time or (now == series.last_time and not series.time):
         raise TimestepError(
-            f"{variable.name!r} of the environment at step {stage.step} comes after, or replaces, a newer one that is on its way to the disk. "
+            f"{variable.name!r} of the environment at step {stage.step} replaces or precedes one that is on its way to the disk. "
             "Log it once for each step, in order; if a new episode starts, call begin_episode() first."
         )
 
 
 def _log_series(stage: Stage, variable: Variable, array: Array) -> None:
     series = stage.series(variable)
-    now = stage.clock.time_of(stage.step)
+    now = stage.time()
     private = np.array(array)
     if now == series.last_time:
         series.values[-1] = private

@@ -50,7 +50,7 @@ class EpisodeFields:
                 plain = np.float64(plain)
             elif known != kind:
                 raise MetadataError(
-                    f"The episode field {name!r} is {value!r}, {_KINDS[kind]}; in the episodes before it was {_KINDS[known]}. Keep to one type."
+                    f"The episode field {name!r} is {value!r}, {_KINDS[kind]}; before, it was {_KINDS[known]}. Keep to one type."
                 )
             out[name] = plain
         self._kinds = kinds
@@ -69,5 +69,5 @@ def _plain(name: str, value: Any) -> tuple[str, Any]:
     if isinstance(value, str) and "\0" not in value:
         return "U", str(value)
     raise MetadataError(
-        f"The episode field {name!r} is {value!r} ({type(value).__name__}); give a number, a truth value or text. attach() takes nested data."
+        f"The episode field {name!r} is {value!r} ({type(value).__name__}); give a number, truth value or text. attach() takes more."
     )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from simlab.conventions import AGENT_MODALITIES, FLAT_NAMES
 from simlab.errors import AgentError, TimestepError, ValueMismatchError
 from simlab.record.agents import Agent, whole_id
 from simlab.record.calls import Fitted, distinct, fit_items, refuse_backwards
-from simlab.record.items import Item, Where, agent_items, environment_items
+from simlab.record.items import GROUP_WORDS, Item, Where, agent_items, environment_items
 from simlab.record.stage import Stage
-from simlab.record.staging import WORD, Cell, Lanes, enter, store
+from simlab.record.staging import WORD, Cell, enter, store
 from simlab.schema import Variable
 from simlab.schema.values import fit
 
@@ -57,8 +57,7 @@ class Group:
         variables = stage.book.variables(self.population)
         self.table: dict[str, Any] = {}
         for i, variable in enumerate(variables):
-            cell = Cell(variable, i, lanes.cell(i, variable))
-            cell.values = _Rows(cell.values, self.slots)
+            cell = Cell(variable, i, _Rows(lanes.cell(i, variable), self.slots))
             cell.shape = (len(agents), *variable.shape)
             cell.scalar = cell.weak = None
             enter(self.table, variable, cell)
@@ -83,9 +82,8 @@ def is_by_agent(stage: Stage, agents: Mapping[Any, Any]) -> bool:
     """Whether a dictionary has a dictionary for each agent, rather than an array for each variable."""
     if not agents or not all(isinstance(v, Mapping) for v in agents.values()):
         return False
-    words = {*AGENT_MODALITIES, *FLAT_NAMES}
     known = {v.name.split(".")[0] for p in stage.book.schema.population_names for v in stage.book.variables(p)}
-    return not any(key in words or (key in known and stage.agents.get(key) is None) for key in agents)
+    return not any(key in GROUP_WORDS or (key in known and stage.agents.get(key) is None) for key in agents)
 
 
 def log_group(stage: Stage, data: Mapping[str, Any], ids: Iterable[Any] | None) -> None:
@@ -109,7 +107,7 @@ def _group(stage: Stage, data: Mapping[str, Any], given: Iterable[Any] | None) -
     def where() -> str:
         return f"of all agents at step {stage.step}"
 
-    items = distinct(list(agent_items(data, where)), where)
+    items = distinct(list(agent_items(data, where, stage.book.names)), where)
     n = _first_axis(items, "agent", where)
     ids = list(given) if given is not None else stage.last_ids
     if ids is None:
@@ -136,7 +134,7 @@ def _group(stage: Stage, data: Mapping[str, Any], given: Iterable[Any] | None) -
     stage.last_ids = ids
     if not known:
         return EMPTY
-    group = stage.window.block
+    group: Group | None = stage.window.block
     if group is not None and group.ids == ids:
         group.given = given
         return group
@@ -158,6 +156,9 @@ class _Empty(Group):
     def bits(self, row: int) -> list[Array]:
         return []
 
+    def add_bits(self, row: int, bits: int) -> int:
+        return 0
+
 
 EMPTY = _Empty()
 
@@ -170,7 +171,7 @@ def _log_group_slowly(stage: Stage, group: Group, data: Mapping[str, Any]) -> No
 
     if not group.agents:
         return
-    items = distinct(list(agent_items(data, where)), where)
+    items = distinct(list(agent_items(data, where, stage.book.names)), where)
     fitted, coerced = fit_items(stage, group.population, items, where, (len(group.agents),))
     if stage.behind:
         for agent in group.agents:
@@ -223,7 +224,7 @@ class Trajectory:
         def where() -> str:
             return f"of agent {agent_id!r} in episode {stage.clock.episode + 1}"
 
-        items = distinct(list(agent_items(data, where)), where)
+        items = distinct(list(agent_items(data, where, stage.book.names)), where)
         self.length = _first_axis(items, "time", where)
         agent = stage.agents.get(agent_id)
         population = agent.population if agent is not None else stage.book.population_for(whole_id(agent_id), items, lead=1)
@@ -293,8 +294,6 @@ def steps_of(timesteps: Any, length: int) -> Sequence[int]:
     steps = [int(s) for s in np.asarray(timesteps).tolist()]
     if len(steps) != length:
         raise TimestepError(f"timesteps has {len(steps)} entries, the arrays have {length} on their time axis. Give one for each.")
-    if any(b <= a for a, b in zip(steps, steps[1:], strict=False)):
+    if any(b <= a for a, b in pairwise(steps)):
         raise TimestepError("timesteps does not rise from entry to entry. Sort the trajectory by time.")
     return steps
-
-

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from simlab.conventions import AGENT_MODALITIES, ENVIRONMENT, FLAT_NAMES, OBSERVATIONS
 from simlab.errors import ValueMismatchError
@@ -21,40 +21,56 @@ class Item(NamedTuple):
     """Whether the caller put it below a modality's own name."""
 
 
-def agent_items(data: Mapping[str, Any], where: Where) -> Iterator[Item]:
+GROUP_WORDS: Final = {m: m for m in AGENT_MODALITIES} | FLAT_NAMES | {"observation": OBSERVATIONS}
+"""Keys below which a dictionary holds the variables of a modality."""
+
+
+def agent_items(data: Mapping[str, Any], where: Where, known: Container[str] = ()) -> Iterator[Item]:
     """Yield the values of an agent's dictionary, flat or nested, without those that are None.
 
+    Parameters
+    ----------
+    data : mapping
+        What was logged.
+    where : callable
+        Says where, for messages.
+    known : container of str
+        Names of variables. A tuple of numbers is a vector, unless "<its name>.item_0" is one of them.
+
+    Notes
+    -----
     ``{"observations": {"vision": v}}`` and ``{"vision": v}`` both yield "vision", an observation; ``{"camera": {"rgb": v}}``
     yields "camera.rgb"; "rewards", "actions" and their like are what they say.
     """
     for key, value in _entries(data, where):
-        modality = key if key in AGENT_MODALITIES else FLAT_NAMES.get(key, OBSERVATIONS)
-        value = _parts(value)
+        modality = GROUP_WORDS.get(key, OBSERVATIONS)
+        explicit = key in GROUP_WORDS
+        value = _parts(value, "" if explicit else key, known)
         if isinstance(value, Mapping):
-            explicit = key in AGENT_MODALITIES or key in FLAT_NAMES
-            yield from _nested(value, "" if explicit else key, modality, where, explicit)
+            yield from _nested(value, "" if explicit else key, modality, where, explicit, known)
         elif value is not None:
             yield Item(key, value, modality)
 
 
 def environment_items(data: Mapping[str, Any], where: Where) -> Iterator[Item]:
     """Yield the values of the environment's dictionary, nested names joined by dots, without those that are None."""
-    yield from _nested(data, "", ENVIRONMENT, where, True)
+    yield from _nested(data, "", ENVIRONMENT, where, True, ())
 
 
-def _nested(data: Mapping[str, Any], prefix: str, modality: str, where: Where, explicit: bool) -> Iterator[Item]:
+def _nested(data: Mapping[str, Any], prefix: str, modality: str, where: Where, explicit: bool, known: Container[str]) -> Iterator[Item]:
     for key, value in _entries(data, where):
         name = f"{prefix}.{key}" if prefix else key
-        value = _parts(value)
+        value = _parts(value, name, known)
         if isinstance(value, Mapping):
-            yield from _nested(value, name, modality, where, explicit)
+            yield from _nested(value, name, modality, where, explicit, known)
         elif value is not None:
             yield Item(name, value, modality, explicit)
 
 
-def _parts(value: Any) -> Any:
+def _parts(value: Any, name: str, known: Container[str]) -> Any:
     """Name the parts of a tuple that is no plain vector: what a Gymnasium Tuple space samples, as ``Schema.from_spaces`` names them."""
-    if isinstance(value, tuple) and value and not all(_is_number(v) for v in value):
+    declared = (f"{name}.item_0" if name else "item_0") in known
+    if isinstance(value, tuple) and value and (declared or not all(_is_number(v) for v in value)):
         return {f"item_{i}": v for i, v in enumerate(value)}
     return value
 
@@ -75,5 +91,3 @@ def _entries(data: object, where: Where) -> Iterator[tuple[str, Any]]:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-

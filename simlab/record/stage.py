@@ -24,6 +24,8 @@ MOST_ROWS: Final = 256
 FEWEST_ROWS: Final = 8
 WINDOW_BYTES: Final = 16 << 20
 """What one window should hold; wide rows make it shorter."""
+NOWHERE: Final = float("nan")
+"""Where no row is located: no timestep equals it."""
 WINDOWS: Final = 4
 """One being filled, two on their way to the disk, one reopened for values that came late."""
 
@@ -64,7 +66,7 @@ class Stage:
     window : Window
         Where the located row lies.
     step, offset : int
-        The located timestep, and its row in the window. Step -1 means that none is located.
+        The located timestep, and its row in the window. Step `NOWHERE` means that none is located.
     behind : bool
         Whether the located row is not the newest one of the run.
     last_ids : list or None
@@ -93,7 +95,8 @@ class Stage:
         self._ended: list[tuple[int, dict[str, Any]]] = []
         self._attachments: list[tuple[str, Any]] = []
         self.window = self.newest
-        self.step, self.offset, self.behind, self.fresh = -1, 0, False, False
+        self.step: float = NOWHERE
+        self.offset, self.behind, self.fresh = 0, False, False
 
     # -- rows
 
@@ -119,6 +122,10 @@ class Stage:
             self.behind = row != self.clock.rows - 1
         self.step = step
 
+    def time(self) -> int:
+        """Return the run clock of the located row."""
+        return self.clock.time_of(int(self.step))
+
     def append(self, step: int) -> None:
         """Make the row of a newer step."""
         self.make_room()
@@ -136,14 +143,14 @@ class Stage:
         if self.fresh:
             self.clock.withdraw()
             self.newest.count -= 1
-            self.step, self.fresh = -1, False
+            self.step, self.fresh = NOWHERE, False
 
     def make_room(self) -> None:
         """Send the window off if it is full."""
         window = self.newest
-        if self.span is None and window.count >= FEWEST_ROWS and not window.count & (window.count - 1):
-            if window.row_bytes() * window.count >= WINDOW_BYTES or window.count == MOST_ROWS:
-                self.span = window.count
+        a_span = window.count >= FEWEST_ROWS and not window.count & (window.count - 1)
+        if self.span is None and a_span and (window.row_bytes() * window.count >= WINDOW_BYTES or window.count == MOST_ROWS):
+            self.span = window.count
         if window.count == (self.span or window.capacity):
             self.rotate()
 
@@ -158,7 +165,7 @@ class Stage:
         """Send the newest window off and go on in another one."""
         following = self._another(self.newest.first + self.newest.count)
         full, self.newest = self.newest, following
-        self.step = -1
+        self.step = NOWHERE
         self._send(full, release=True)
 
     def _another(self, first: int, late: bool = False) -> Window:
@@ -196,7 +203,7 @@ class Stage:
         """Send off the window of late values, if there is one."""
         if self.late is not None:
             late, self.late = self.late, None
-            self.step = -1
+            self.step = NOWHERE
             self._send(late, release=True)
 
     def decided_span(self) -> int:
@@ -263,7 +270,7 @@ class Stage:
         """Close the open episode."""
         self.close_late()
         self.clock.end()
-        self.step = -1
+        self.step = NOWHERE
         length = self.clock.rows - self.clock.first_row
         self._ended.append((self.clock.episode, {"start": self.clock.first_row, "length": length} | fields))
         if len(self._ended) >= MOST_ROWS:  # of length 0, or nearly: they fill no window

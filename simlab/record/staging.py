@@ -29,7 +29,7 @@ class Cell:
 
     __slots__ = ("bit", "dtype", "scalar", "shape", "values", "weak")
 
-    def __init__(self, variable: Variable, index: int, values: Array) -> None:
+    def __init__(self, variable: Variable, index: int, values: Any) -> None:
         self.values = values
         self.dtype = variable.dtype
         self.shape = variable.shape
@@ -214,7 +214,7 @@ class Lanes:
     def mask(self, index: int, rows: slice) -> Array:
         """Return where a variable was logged, as a boolean array of shape (slots, rows)."""
         word = self.words[index // WORD][: len(self.agents), rows]
-        return (word >> np.uint64(index % WORD)) & np.uint64(1) != 0
+        return np.asarray((word >> np.uint64(index % WORD)) & np.uint64(1) != 0)
 
 
 def enter(table: dict[str, Any], variable: Variable, cell: Cell) -> None:

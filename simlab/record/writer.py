@@ -213,7 +213,7 @@ class Writer:
                 job = self._jobs[0]
             try:
                 self._write(job)
-            except Exception as e:  # noqa: BLE001  whatever it is, it belongs to the caller, who is told at the next call
+            except Exception as e:
                 with self._change:
                     self.failure, self._stuck = e, True
                     self._change.notify_all()

@@ -1,0 +1,1 @@
+"""Chunks and files: the only rooms that know h5py."""

@@ -19,6 +19,7 @@ from simlab.errors import MissingPackageError, SchemaError, did_you_mean
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_IsalError: type[Exception] = isal_zlib.error
 DEFAULT_LEVEL: Final = 1
 """ISA-L 1: the size of zlib 4 on simulation data at ten times its speed."""
 _HIGHEST_ISAL_LEVEL: Final = 3
@@ -81,7 +82,7 @@ class Compression:
         planes = shuffle(block)
         if self.level <= _HIGHEST_ISAL_LEVEL:
             return _deflate(planes, self.level, period)
-        return zlib.compress(planes, self.level)
+        return zlib.compress(planes.tobytes(), self.level)
 
 
 def _deflate(planes: Array, level: int, period: int) -> bytes:
@@ -224,11 +225,9 @@ def decode_chunk(raw: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], shuff
         size *= n
     try:
         octets = isal_zlib.decompress(raw, 15, max(size, 1)) if deflated else raw
-    except (isal_zlib.IsalError, EOFError) as e:
+    except (_IsalError, EOFError) as e:
         raise ValueError(f"the chunk's deflate stream is damaged ({e})") from None
     if len(octets) != size:
         raise ValueError(f"the chunk decodes to {len(octets)} bytes, {size} were expected")
     planes = np.frombuffer(octets, np.uint8)
     return (unshuffle(planes, dtype) if shuffled else planes.view(dtype)).reshape(shape)
-
-

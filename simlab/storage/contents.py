@@ -193,9 +193,7 @@ class _Reader:
     def _population(self, name: str, home: h5py.Group, variables: h5py.Group | None, skip: list[str]) -> PopulationContents:
         dim = name or AGENT
         ids = {s: describe(self.source, home[dim + s]) for s in (ID_SUFFIX, KEY_SUFFIX) if dim + s in home}
-        out = PopulationContents(
-            name=name, dim=dim, n_agents=int(home[dim].shape[0]), label=ids.get(ID_SUFFIX), key=ids.get(KEY_SUFFIX)
-        )
+        out = PopulationContents(name=name, dim=dim, n_agents=int(home[dim].shape[0]), label=ids.get(ID_SUFFIX), key=ids.get(KEY_SUFFIX))
         if variables is not None:
             self._grid(variables, out, skip=(*skip, dim, dim + ID_SUFFIX, dim + KEY_SUFFIX))
         return out

@@ -102,9 +102,7 @@ def select_simulation(source: RunSource, simulation: str | None) -> str:
             f"{source.path!r} holds {len(names)} simulations: {_some(names)}. "
             f"Choose one: open_run(path, simulation={names[0]!r}); list_runs(path) shows them all."
         )
-    raise RunNotFoundError(
-        f"{source.path!r} has no simulation {simulation!r}; it holds {_some(names)}.{did_you_mean(simulation, names)}"
-    )
+    raise RunNotFoundError(f"{source.path!r} has no simulation {simulation!r}; it holds {_some(names)}.{did_you_mean(simulation, names)}")
 
 
 def _some(names: list[str], most: int = 10) -> str:

@@ -31,6 +31,7 @@ _NOT_A_VARIABLE: Final = b"This is a netCDF dimension but not a netCDF variable"
 _BLOCK_BYTES: Final = 4 << 20
 """What is read at once of a variable without chunks."""
 
+
 @dataclass(frozen=True, slots=True)
 class StoredVariable:
     """A variable of a run file: what it is, and how to read it.

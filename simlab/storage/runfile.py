@@ -120,7 +120,9 @@ class RunFile:
         if told.split(".")[0] != FORMAT_VERSION.split(".")[0]:
             file.close()
             what = f"has format {told}" if told else "was not written by simlab"
-            raise FormatError(f"{self.path} {what}; a simulation can be added to files of format {FORMAT_VERSION} only. Record to a new file.")
+            raise FormatError(
+                f"{self.path} {what}; a simulation can be added to files of format {FORMAT_VERSION} only. Record to a new file."
+            )
         return file
 
     def simulation_names(self) -> list[str]:
@@ -160,7 +162,9 @@ class RunFile:
         if inside:
             raise RunExistsError(f"simulation {name!r} and {inside[0]!r} of {self.path} would lie inside each other. Choose another name.")
         if name in self.file:
-            raise RunExistsError(f"{self.path} has a simulation {name!r} already. Choose another name, or leave it out for the next free one.")
+            raise RunExistsError(
+                f"{self.path} has a simulation {name!r} already. Choose another name, or leave it out for the next free one."
+            )
         return name, SimulationStore(create_group(self.file, name), attributes, compression)
 
     def commit(self, simulation: SimulationStore, rows: int) -> None:

@@ -117,9 +117,7 @@ def _select_range(wanted: range, chunk: int) -> AxisSelection:
     while done < len(wanted):
         index, inside = divmod(wanted[done], chunk)
         count = min(len(wanted) - done, -(-(chunk - inside) // wanted.step))
-        parts.append(
-            AxisPart(index, slice(inside, inside + (count - 1) * wanted.step + 1, wanted.step), slice(done, done + count, 1))
-        )
+        parts.append(AxisPart(index, slice(inside, inside + (count - 1) * wanted.step + 1, wanted.step), slice(done, done + count, 1)))
         done += count
     return AxisSelection(parts, len(wanted), backwards=backwards)
 

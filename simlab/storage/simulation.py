@@ -68,11 +68,13 @@ class SimulationStore:
         self.compression = compression
         write_attributes(group, attributes)
         self.time = create_coordinate(group, TIME, "int64", axis="T", long_name="run clock", units="1")
-        clock = {"chunks": (CLOCK_CHUNK,), "compression": "gzip", "shuffle": True}
+        clock: dict[str, Any] = {"chunks": (CLOCK_CHUNK,), "compression": "gzip", "shuffle": True}
         self.step = create_variable(
             group, STEP, [self.time], "int32", attributes={"long_name": "timestep in its episode", "units": "1"}, **clock
         )
-        self.episode = create_variable(group, EPISODE, [self.time], "int32", attributes={"long_name": "episode of the row", "units": "1"}, **clock)
+        self.episode = create_variable(
+            group, EPISODE, [self.time], "int32", attributes={"long_name": "episode of the row", "units": "1"}, **clock
+        )
         self.committed = self._scalar(group, COMMITTED, "int64", "rows that are complete on disk")
         self.complete = self._scalar(group, COMPLETE, "int8", "1 once the run was finalized")
         self.grids: dict[str, Grid] = {}
@@ -142,7 +144,7 @@ class SimulationStore:
         """Return the column of an environment variable that has a time axis of its own."""
         if variable.name not in self.series:
             environment = self.ensure_environment((), 1)
-            *path, name = disk_name(variable.name).split(".")
+            *path, _ = disk_name(variable.name).split(".")
             group = create_group(environment.group, "/".join(path)) if path else environment.group
             dim = disk_name(variable.name).replace(".", "_") + TIME_SUFFIX
             scale = create_coordinate(group, dim, "int64", long_name=f"run clock of {variable.name}", units="1", axis="T")
@@ -222,5 +224,3 @@ class SeriesGrid(Grid):
 
     def _chunk(self, row_bytes: int, window: int) -> tuple[int, int]:
         return 0, self.rows
-
-

@@ -117,7 +117,7 @@ class Grid:
         """Make the variables that are not there yet; `variables` are all of the grid's, in order."""
         for variable in variables[len(self.columns) :]:
             self.columns.append(self._column(variable, default, window))
-        if len(self.columns) > sum(f.bits for f in self.fields):
+        while len(self.columns) > sum(f.bits for f in self.fields):
             self._add_field(window)
         if self.fields:
             self._name_bits()
@@ -157,8 +157,7 @@ class Grid:
     def _own_dimensions(self, variable: Variable, kind: StoredType, group: h5py.Group) -> tuple[list[h5py.Dataset], list[str]]:
         """Return the scales of a variable's own axes, made where they are not there, and the names of their labels."""
         stem = self.prefix + disk_name(variable.name).replace(".", "_")
-        natural = Variable(variable.name, variable.shape, variable.dtype).dims
-        home = group if variable.dims == natural else self.simulation
+        home = group if variable.has_natural_dims else self.simulation
         prefix = self.prefix if home is group else ""
         dims, labels = [], []
         for name, size in zip(variable.dims or (), variable.shape, strict=True):
