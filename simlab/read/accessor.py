@@ -88,7 +88,12 @@ class SimulationAccessor:
         return table_from_rows(self._ds) if contents is None else episode_table(contents)
 
     def episode(self, number: int) -> xr.Dataset:
-        """Return the rows of one episode; -1 is the last one.
+        """Return the rows of one episode.
+
+        Parameters
+        ----------
+        number : int
+            Its number; -1 is the last one.
 
         Raises
         ------
@@ -99,6 +104,11 @@ class SimulationAccessor:
 
     def agent(self, agent_id: Hashable) -> xr.Dataset:
         """Return what one agent logged, and the environment.
+
+        Parameters
+        ----------
+        agent_id : str, int or tuple
+            Its id, or its label on the axis.
 
         Raises
         ------
@@ -148,7 +158,20 @@ class SimulationAccessor:
         return part.load()
 
     def load_observations(self, agent_id: Any, start: float | None = None, end: float | None = None) -> xr.Dataset:
-        """Load the observations of an agent at times from `start` up to, but not including, `end`; see `load`."""
+        """Load the observations of an agent.
+
+        Parameters
+        ----------
+        agent_id : id or list of ids
+            A list keeps the agent axis.
+        start, end : float, optional
+            Times of the run clock (``ds.time``), from `start` up to, but not including, `end`.
+
+        Raises
+        ------
+        AgentError
+            If there is no such agent.
+        """
         return self.load(agent_id, OBSERVATIONS, start, end)
 
     def snapshot(self, name: str, time: float | None = None) -> xr.DataArray:
@@ -257,7 +280,20 @@ class SimulationAccessor:
     # -- pictures
 
     def plot_episode(self, number: int = 0, **options: Any) -> Figure:
-        """Draw one episode at a glance; see `simlab.view.figures.plot_episode`."""
+        """Draw one episode at a glance.
+
+        Parameters
+        ----------
+        number : int, optional
+            Its number; -1 is the last one.
+        **options
+            As for `simlab.view.figures.plot_episode`.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Not shown yet; a notebook shows it by itself.
+        """
         from simlab.view.figures import plot_episode
 
         return plot_episode(self._ds, number, **options)

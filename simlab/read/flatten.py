@@ -34,7 +34,7 @@ from simlab.storage.reading import StoredVariable
 
 SIMULATED_TIME: Final = "simulated_time"
 _OF_THE_FILE: Final = (ATTR_CONVENTIONS, ATTR_SOURCE, ATTR_HISTORY, "title")
-_ONLY_ON_DISK: Final = frozenset({ATTR_BOOL, ATTR_LOGGED_DTYPE, ATTR_ENCODING, ATTR_ORIGINAL_NAME, "coordinates", "_FillValue"})
+_ONLY_ON_DISK: Final = frozenset({ATTR_BOOL, ATTR_LOGGED_DTYPE, ATTR_ENCODING, ATTR_ORIGINAL_NAME, "coordinates", "_FillValue", "axis"})
 _COMPRESSED_KINDS: Final = "iufb"
 
 
@@ -171,11 +171,10 @@ def dataset_attributes(contents: RunContents) -> dict[str, Any]:
     texts = []
     for name, value in decoded_attributes(raw).items():
         if isinstance(value, bool):
-            value = int(value)
-        if _netcdf_takes(value):
-            out[name] = value
+            out[name] = int(value)
         else:
-            out[name] = raw[name]
+            out[name] = value if _netcdf_takes(value) else raw[name]
+        if out[name] is not value:
             texts.append(name)
     if texts:
         out[ATTR_JSON_ATTRIBUTES] = json.dumps(texts, ensure_ascii=False)
@@ -199,6 +198,8 @@ def decoded_attributes(raw: dict[str, Any]) -> dict[str, Any]:
         if (name in named or name == ATTR_CONFIG) and isinstance(value, str):
             with contextlib.suppress(MetadataError):  # a foreign attribute of that name is shown as it is
                 value = from_json(value)
+        elif name in named and isinstance(value, (int, np.integer)):
+            value = bool(value)  # `dataset_attributes` made it a number
         elif isinstance(value, np.generic):
             value = value.item()
         out[name] = value

@@ -141,7 +141,9 @@ def list_runs(path: str | os.PathLike[str]) -> pd.DataFrame:
     finally:
         source.close()
     columns = ["episodes", "rows", "agents", "seed", "date", "environment_type", "complete", "variables"]
-    return pd.DataFrame(rows, index=pd.Index(names, name="simulation", dtype=object), columns=columns)
+    table = pd.DataFrame(rows, index=pd.Index(names, name="simulation", dtype=object), columns=columns)
+    # A missing seed must not turn the others into floats.
+    return table.assign(seed=pd.array([row["seed"] for row in rows], dtype="Int64"))
 
 
 def _summary(source: RunSource, name: str) -> dict[str, Any]:

@@ -59,6 +59,8 @@ def transitions(
     observation : str or list of str, optional
         Which observations; left out, all of them.
     """
+    if TIME not in ds.dims:
+        raise InputError("The Dataset holds a single row; transitions need a span of time. Call this before selecting one.")
     names = {m: _names(ds, m, dim) for m in (OBSERVATIONS, ACTIONS, REWARDS, TERMINATIONS)}
     observed = names[OBSERVATIONS] if observation is None else [observation] if isinstance(observation, str) else list(observation)
     for name in observed:
@@ -67,8 +69,6 @@ def transitions(
             raise NotInRunError(f"There is no observation {name!r}; there are {known}.{did_you_mean(str(name), known)}")
     if not observed:
         raise NotInRunError("The run has no observations, so it has no transitions.")
-    if TIME not in ds.dims:
-        raise InputError("The Dataset holds a single row; transitions need a span of time.")
     columns = _columns("observation", observed) | _columns("action", names[ACTIONS]) | _columns("reward", names[REWARDS])
     episode = episode_of_rows(ds)
     blocks: dict[str, list[Array]] = {}
