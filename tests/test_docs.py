@@ -84,7 +84,7 @@ def test_the_api_page_names_everything() -> None:
     text = (ROOT / "docs" / "reference" / "api.md").read_text(encoding="utf-8")
     assert simlab.open_run is not None  # registers ds.sim
     offered = [*simlab.__all__, *(f"ds.sim.{n}" for n in vars(xarray.Dataset.sim) if not n.startswith("_"))]  # type: ignore[attr-defined]
-    offered += [f"log.{n}" for n in vars(simlab.HDF5Logger) if not n.startswith("_")]
+    offered += [f"log.{n}" for n in dir(simlab.HDF5Logger) if not n.startswith("_")]
     missing = [n for n in offered if f"`{n}" not in text]
     assert not missing, f"docs/reference/api.md does not name {missing}"
 

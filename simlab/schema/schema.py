@@ -171,6 +171,11 @@ class Schema:
     def from_dict(cls, declaration: Mapping[str, Any]) -> Schema:
         """Make a schema from a dictionary, as `to_dict` writes it or as a person would.
 
+        Parameters
+        ----------
+        declaration : mapping
+            What `Schema` takes, by name; each variable as `Variable.from_dict` takes it.
+
         Raises
         ------
         SchemaError
@@ -181,28 +186,57 @@ class Schema:
         return schema_from_dict(declaration)
 
     def to_file(self, path: str | os.PathLike[str]) -> None:
-        """Write the schema to a ``.json``, ``.yaml`` or ``.yml`` file."""
+        """Write the schema to a file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            Its ending tells the kind of file: ``.json``, ``.yaml`` or ``.yml``.
+        """
         from simlab.schema.files import schema_to_file
 
         schema_to_file(self, path)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> Schema:
-        """Read a schema from a ``.json``, ``.yaml`` or ``.yml`` file."""
+        """Read a schema from a file.
+
+        Parameters
+        ----------
+        path : str or path-like
+            A ``.json``, ``.yaml`` or ``.yml`` file.
+        """
         from simlab.schema.files import schema_from_file
 
         return schema_from_file(path)
 
     @classmethod
     def from_spaces(cls, observation_space: Any, action_space: Any = None, **more: Any) -> Schema:
-        """Make a schema from Gymnasium spaces; see `simlab.schema.spaces.schema_from_spaces`."""
+        """Make a schema from Gymnasium spaces.
+
+        Parameters
+        ----------
+        observation_space, action_space : space
+            Of one agent.
+        **more
+            ``rewards``, ``terminations``, ``states``, ``environment``, ``names`` and ``extensible``, as for
+            `simlab.schema.spaces.schema_from_spaces`.
+        """
         from simlab.schema.spaces import schema_from_spaces
 
         return schema_from_spaces(observation_space, action_space, **more)
 
     @classmethod
     def from_env(cls, env: Any, **more: Any) -> Schema:
-        """Make a schema from a PettingZoo or Gymnasium environment; see `simlab.schema.spaces.schema_from_env`."""
+        """Make a schema from a PettingZoo or Gymnasium environment.
+
+        Parameters
+        ----------
+        env : environment
+            Agents whose spaces differ become populations.
+        **more
+            As for `from_spaces`.
+        """
         from simlab.schema.spaces import schema_from_env
 
         return schema_from_env(env, **more)

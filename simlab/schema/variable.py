@@ -255,6 +255,11 @@ class Variable:
     def from_dict(cls, declaration: Mapping[str, Any]) -> Variable:
         """Make a variable from what `to_dict` returns.
 
+        Parameters
+        ----------
+        declaration : mapping
+            What `Variable` takes, by name.
+
         Raises
         ------
         SchemaError
