@@ -212,6 +212,11 @@ def test_bad_files_have_their_reason(tmp_path: Path) -> None:
         describe(tmp_path / "a.h5")
     with pytest.raises(FormatError, match="folder"):
         describe(tmp_path)
+    with h5py.File(tmp_path / "a.h5", "w", libver="v110") as file:
+        file["x"] = np.arange(1000)
+    (tmp_path / "a.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:-500])
+    with pytest.raises(FormatError, match="truncated"):
+        describe(tmp_path / "a.h5")
 
 
 def test_a_locked_file_is_in_use(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ No data is read, no link is followed out of the file, and the answer is bounded 
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from collections.abc import Iterator
@@ -149,15 +148,19 @@ def describe(path: str | os.PathLike[str], *, most: int = MOST_OBJECTS) -> Tree:
 
 def _open(place: str) -> h5py.File:
     """Open a file for reading, one that is being written in SWMR mode too."""
-    reason: OSError
-    for swmr in (False, True):
+    try:
+        return h5py.File(place, "r")
+    except (OSError, RuntimeError, ValueError) as error:
+        reason: Exception = error
+    if "open for write" in str(reason):
+        # Only then: with SWMR, HDF5 would open a truncated file as well, and wait for the rest to arrive.
         try:
-            return h5py.File(place, "r", swmr=swmr)
-        except OSError as error:
+            return h5py.File(place, "r", swmr=True)
+        except (OSError, RuntimeError) as error:
             reason = error
     if not os.path.exists(place):
         raise RunNotFoundError(explain(place))
-    if "unable to lock file" in str(reason) or getattr(reason, "errno", None) == errno.EAGAIN:
+    if isinstance(reason, BlockingIOError) or "unable to lock file" in str(reason):
         raise RunInUseError(f"{place!r} is open in another program that writes to it. Wait for it, or close the file there.")
     raise FormatError(explain(place) or f"{place!r} looks like HDF5, but HDF5 cannot open it: {reason}.") from reason
 
