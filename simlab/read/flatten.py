@@ -29,7 +29,7 @@ from simlab.errors import MetadataError, NotInRunError, did_you_mean
 from simlab.metadata import from_json
 from simlab.read.arrays import StoredArray, lazy
 from simlab.read.origin import KEY, Origin, read_agents
-from simlab.storage.contents import Member, PopulationContents, RunContents
+from simlab.storage.contents import PopulationContents, RunContents
 from simlab.storage.reading import StoredVariable
 
 SIMULATED_TIME: Final = "simulated_time"
@@ -97,7 +97,7 @@ class _Builder:
         self.sizes[dim] = population.n_agents
         for member in population.members:
             dims = tuple(dim if d == population.dim else d.removeprefix(strip) for d in member.stored.dims)
-            self._add(member, member.name if plain else f"{population.name}.{member.name}", dims)
+            self._add(member.stored, member.name if plain else f"{population.name}.{member.name}", dims)
 
     def add_environment(self) -> None:
         for member in self.contents.environment.members:
@@ -111,12 +111,11 @@ class _Builder:
                     dims = (TIME, *dims[1:])
                 else:
                     self.coords.setdefault(dims[0], xr.Variable(dims[:1], times, clean_attributes(clock)))
-            self._add(Member(member.name, member.disk, stored), member.name, dims)
+            self._add(stored, member.name, dims)
 
-    def _add(self, member: Member, name: str, dims: tuple[str, ...]) -> None:
+    def _add(self, stored: StoredVariable, name: str, dims: tuple[str, ...]) -> None:
         if name in self.variables or name in self.coords:
-            name = f"{member.stored.attrs.get('modality', 'other')}.{name}"
-        stored = member.stored
+            name = f"{stored.attrs.get('modality', 'other')}.{name}"
         renamed = []
         for dim, disk, size in zip(dims, stored.dims, stored.shape, strict=True):
             # Dimensions of groups beside each other may share a name; in one Dataset they cannot.

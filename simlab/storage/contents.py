@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 import h5py
@@ -36,13 +37,13 @@ from simlab.storage.attributes import read_attributes
 from simlab.storage.finding import data_below, groups_below
 from simlab.storage.netcdf import is_group_count
 from simlab.storage.opening import RunSource
-from simlab.storage.reading import StoredVariable, describe, is_plain_dimension
+from simlab.storage.reading import StoredVariable, describe, is_plain_dimension, note_scales
 
 _LOGGED_FIELD: Final = re.compile(rf"{LOGGED}(_\d+)?")
 _DEEPEST: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Member:
     """A variable of a grid.
 
@@ -52,13 +53,24 @@ class Member:
         As it was given.
     disk : str
         As it lies in the file, groups joined by dots; the word that the logged bits have for it.
-    stored : StoredVariable
-        How to read it.
+    path : str
+        Where it lies in the file.
+    source : RunSource
+        The file.
+    rows : int
+        How many rows count.
     """
 
     name: str
     disk: str
-    stored: StoredVariable
+    path: str
+    source: RunSource
+    rows: int
+
+    @cached_property
+    def stored(self) -> StoredVariable:
+        """How to read it."""
+        return describe(self.source, self.source.dataset(self.path)).limited(TIME, self.rows)
 
 
 @dataclass(slots=True)
@@ -152,6 +164,7 @@ def read_contents(source: RunSource, simulation: str) -> RunContents:
     """
     group = source.file()[simulation]
     found = {d.name.rsplit("/", 1)[-1]: d for d in data_below(group)}
+    note_scales(source, found.values())
     missing = [name for name in (COMMITTED, TIME, STEP, EPISODE) if name not in found]
     if missing:
         lacking = ", ".join(missing)
@@ -192,6 +205,7 @@ class _Reader:
 
     def _population(self, name: str, home: h5py.Group, variables: h5py.Group | None, skip: list[str]) -> PopulationContents:
         dim = name or AGENT
+        note_scales(self.source, data_below(home) if name else ())
         ids = {s: describe(self.source, home[dim + s]) for s in (ID_SUFFIX, KEY_SUFFIX) if dim + s in home}
         out = PopulationContents(name=name, dim=dim, n_agents=int(home[dim].shape[0]), label=ids.get(ID_SUFFIX), key=ids.get(KEY_SUFFIX))
         if variables is not None:
@@ -206,18 +220,19 @@ class _Reader:
             elif len(parts) == 1 and _LOGGED_FIELD.fullmatch(path):
                 self._note_bits(dataset, grid)
                 continue
-            stored = describe(self.source, dataset).limited(TIME, self.contents.rows)
             disk = ".".join(parts)
-            grid.members.append(Member(str(stored.attrs.get(ATTR_ORIGINAL_NAME, disk)), disk, stored))
+            name = _given_name(dataset, disk)
+            grid.members.append(Member(name, disk, str(dataset.name), self.source, self.contents.rows))
 
     def _walk(self, group: h5py.Group, path: str, skip: frozenset[str], depth: int = 0) -> Iterator[tuple[str, h5py.Dataset]]:
         datasets = data_below(group)
+        note_scales(self.source, datasets)
         labels = self._note_labels(datasets)
         for dataset in datasets:
             name = dataset.name.rsplit("/", 1)[-1]
             if name in skip or name in labels or is_group_count(dataset):
                 continue
-            if dataset.attrs.get("CLASS") == b"DIMENSION_SCALE":
+            if h5py.h5ds.is_scale(dataset.id):
                 if not is_plain_dimension(dataset):
                     self.contents.coordinates[name] = describe(self.source, dataset)
                 continue
@@ -244,3 +259,10 @@ class _Reader:
         masks = np.atleast_1d(stored.attrs.get("flag_masks", np.zeros(0, np.uint8)))
         for word, mask in zip(words, masks, strict=False):
             grid.bits[word] = (stored, int(mask))
+
+
+def _given_name(dataset: h5py.Dataset, disk: str) -> str:
+    if ATTR_ORIGINAL_NAME not in dataset.attrs:
+        return disk
+    name = dataset.attrs[ATTR_ORIGINAL_NAME]
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else str(name)

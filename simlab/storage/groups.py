@@ -15,7 +15,7 @@ from simlab.storage.attributes import read_attributes
 from simlab.storage.finding import data_below, groups_below
 from simlab.storage.netcdf import is_group_count
 from simlab.storage.opening import RunSource
-from simlab.storage.reading import StoredVariable, describe, is_plain_dimension
+from simlab.storage.reading import StoredVariable, describe, is_plain_dimension, note_scales
 
 _DEEPEST: Final = 64
 
@@ -46,6 +46,7 @@ def read_groups(source: RunSource) -> Iterator[StoredGroup]:
 
 def _groups(source: RunSource, group: h5py.Group, path: str, rows: int | None, depth: int) -> Iterator[StoredGroup]:
     datasets = {d.name.rsplit("/", 1)[-1]: d for d in data_below(group)}
+    note_scales(source, datasets.values())
     if COMMITTED in datasets and datasets[COMMITTED].shape == ():
         rows = int(datasets[COMMITTED][()])
     variables = {}

@@ -41,6 +41,7 @@ class _OpenFile:
     holders: int = 0
     datasets: dict[str, h5py.Dataset] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+    scales: dict[int, str] = field(default_factory=dict)
 
 
 _lock = threading.RLock()
@@ -132,6 +133,11 @@ class RunSource:
         if found is None:
             found = handle.datasets[name] = handle.file[name]
         return found
+
+    @property
+    def scales(self) -> dict[int, str]:
+        """Names of dimensions by the address of their scale, as far as they were met."""
+        return self._handle().scales
 
     def remembers(self, name: str) -> bool:
         """Whether `remembered` has an answer for a name."""

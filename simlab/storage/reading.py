@@ -8,7 +8,7 @@ nothing. What has other filters than shuffle and deflate goes through HDF5.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -200,7 +200,7 @@ def describe(source: RunSource, dataset: h5py.Dataset) -> StoredVariable:
     stored = np.dtype(dataset.dtype)
     kind = logged_type(stored, attrs)
     shape = tuple(int(n) for n in dataset.shape or ())
-    dims = _dimension_names(dataset, shape)
+    dims = _dimension_names(source.scales, dataset, shape)
     extra = min(len(kind.extra), len(shape))
     if stored.kind == "S" and (stored.itemsize > 1 or not extra or not dims[-1].endswith(STRLEN_SUFFIX)):
         kind, extra = StoredType(stored, stored, (), {}), 0
@@ -214,11 +214,37 @@ def describe(source: RunSource, dataset: h5py.Dataset) -> StoredVariable:
     )  # fmt: skip
 
 
+def note_scales(source: RunSource, datasets: Iterable[h5py.Dataset]) -> None:
+    """Remember where the scales among some datasets lie.
+
+    A reference holds an address; HDF5 would search the whole file for the name that belongs to it.
+    """
+    known = source.scales
+    for dataset in datasets:
+        if h5py.h5ds.is_scale(dataset.id):
+            known[h5py.h5o.get_info(dataset.id).addr] = str(dataset.name).rsplit("/", 1)[-1]
+
+
+def _dimension_names(scales: dict[int, str], dataset: h5py.Dataset, shape: tuple[int, ...]) -> tuple[str, ...]:
+    own = str(dataset.name).rsplit("/", 1)[-1]
+    if "DIMENSION_LIST" in dataset.attrs:
+        names = []
+        for axis, references in enumerate(dataset.attrs["DIMENSION_LIST"]):
+            scale = h5py.h5r.dereference(references[0], dataset.id) if len(references) else None
+            name = None if scale is None else scales.get(h5py.h5o.get_info(scale).addr)
+            if name is None and scale is not None:
+                found = h5py.h5r.get_name(references[0], dataset.id)
+                name = found.decode().rsplit("/", 1)[-1] if found else None
+            names.append(name or f"{own}_dim_{axis}")
+        return tuple(names)
+    if len(shape) == 1 and h5py.h5ds.is_scale(dataset.id):
+        return (own,)
+    return tuple(f"{own}_dim_{axis}" for axis in range(len(shape)))
+
+
 def is_plain_dimension(dataset: h5py.Dataset) -> bool:
     """Whether a dataset is a dimension without values, as netCDF-4 writes it."""
-    if dataset.attrs.get("CLASS") != b"DIMENSION_SCALE":
-        return False
-    return bytes(dataset.attrs.get("NAME", b"")).startswith(_NOT_A_VARIABLE)
+    return bool(h5py.h5ds.is_scale(dataset.id)) and (h5py.h5ds.get_scale_name(dataset.id) or b"").startswith(_NOT_A_VARIABLE)
 
 
 def _fill_of(dataset: h5py.Dataset, stored: np.dtype[Any]) -> Any:
@@ -226,19 +252,6 @@ def _fill_of(dataset: h5py.Dataset, stored: np.dtype[Any]) -> Any:
         return dataset.fillvalue
     except (RuntimeError, TypeError, ValueError):
         return np.zeros((), stored)[()]
-
-
-def _dimension_names(dataset: h5py.Dataset, shape: tuple[int, ...]) -> tuple[str, ...]:
-    own = str(dataset.name).rsplit("/", 1)[-1]
-    if "DIMENSION_LIST" in dataset.attrs:
-        names = []
-        for axis, references in enumerate(dataset.attrs["DIMENSION_LIST"]):
-            target = h5py.h5r.get_name(references[0], dataset.id) if len(references) else None
-            names.append(target.decode().rsplit("/", 1)[-1] if target else f"{own}_dim_{axis}")
-        return tuple(names)
-    if len(shape) == 1 and dataset.attrs.get("CLASS") == b"DIMENSION_SCALE":
-        return (own,)
-    return tuple(f"{own}_dim_{axis}" for axis in range(len(shape)))
 
 
 def _text(stored: Array, dtype: np.dtype[Any]) -> Array:
