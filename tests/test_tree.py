@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from simlab.errors import FormatError, RunInUseError, RunNotFoundError
-from simlab.storage.tree import MOST_ATTRIBUTES, DatasetInfo, GroupInfo, Tree, describe, natural
+from simlab.storage.tree import MOST_ATTRIBUTES, DatasetInfo, GroupInfo, Tree, describe
 
 
 def datasets(tree: Tree) -> dict[str, DatasetInfo]:
@@ -103,8 +103,11 @@ def test_names_come_in_natural_order_unless_the_file_knows_their_order(tmp_path:
         assert [group.name for group in describe(tmp_path / "a.h5").root.groups] == names
 
 
-def test_natural_order_takes_any_text() -> None:
-    assert sorted(["²", "10", "9", "a٣", "", "1" * 400], key=natural)[:3] == ["", "9", "10"]
+def test_natural_order_takes_any_name(tmp_path: Path) -> None:
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        for name in ("²", "10", "9", "a٣", "1" * 5000):
+            file.create_group(name)
+    assert [group.name for group in describe(tmp_path / "a.h5").root.groups][:2] == ["9", "10"]
 
 
 def test_unknown_filters_are_named(tmp_path: Path) -> None:

@@ -161,15 +161,15 @@ def _group(group: dict[str, Any], indent: str, out: list[str]) -> None:
     ]  # fmt: skip
     out += table(rows, indent + "  ", right=(5, 6))
     if len(shown) > _MOST_ENTRIES:
-        out.append(f"{indent}  ... and {count(len(shown) - _MOST_ENTRIES, 'array')} more")
+        out.append(f"{indent}  ... and {len(shown) - _MOST_ENTRIES:,} more arrays")
     out += [f"{indent}  {short(link['name'], 40)} -> {short(link['target'])} ({link['kind']})" for link in group["links"][:_MOST_ENTRIES]]
     for inner in group["groups"][:_MOST_ENTRIES]:
         out.append(f"{indent}  {short(inner['name'], 60)}/")
         _group(inner, indent + "  ", out)
     if len(group["groups"]) > _MOST_ENTRIES:
-        out.append(f"{indent}  ... and {count(len(group['groups']) - _MOST_ENTRIES, 'group')} more")
+        out.append(f"{indent}  ... and {len(group['groups']) - _MOST_ENTRIES:,} more groups")
     if group["left_out"]:
-        out.append(f"{indent}  ... and {count(group['left_out'], 'entry').replace('entrys', 'entries')} more")
+        out.append(f"{indent}  ... and {group['left_out']:,} more entries")
 
 
 def _shape(dataset: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ No data is read, no link is followed out of the file, and the answer is bounded 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,6 +15,7 @@ import numpy as np
 
 from simlab.errors import FormatError, RunInUseError, RunNotFoundError
 from simlab.storage.diagnose import explain
+from simlab.storage.finding import natural_key
 
 FILTERS: Final = {
     1: "gzip", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", 32000: "lzf", 32001: "blosc",
@@ -142,7 +142,10 @@ def describe(path: str | os.PathLike[str], *, most: int = MOST_OBJECTS) -> Tree:
     place = os.path.expanduser(os.fspath(path))
     with _open(place) as file:
         walk = _Walk(most)
-        root = walk.group(file["/"], "/", "/", 0)
+        try:
+            root = walk.group(file["/"], "/", "/", 0)
+        except _ODD as error:
+            raise FormatError(f"{place!r} is HDF5, but is damaged: {error}. Restore it from a copy.") from error
         return Tree(path=place, file_bytes=os.path.getsize(place), root=root, complete=walk.complete)
 
 
@@ -221,19 +224,7 @@ def _names(group: h5py.Group) -> list[str | bytes]:
     """Return the names in a group: as created where the file knows, else in natural order (demo_2 before demo_10)."""
     names = list(group)
     tracked = group.id.get_create_plist().get_link_creation_order() & h5py.h5p.CRT_ORDER_TRACKED
-    return names if tracked else sorted(names, key=lambda name: natural(_text(name)))
-
-
-def natural(name: str) -> list[tuple[int, int, str]]:
-    """Sort key that takes numbers as numbers.
-
-    Examples
-    --------
-    >>> sorted(["demo_10", "demo_2", "a"], key=natural)
-    ['a', 'demo_2', 'demo_10']
-    """
-    parts = re.findall(r"[0-9]{1,18}|[^0-9]+", name)
-    return [(0, int(part), "") if part.isdecimal() and part.isascii() else (1, 0, part) for part in parts]
+    return names if tracked else sorted(names, key=lambda name: natural_key(_text(name)))
 
 
 def describe_dataset(dataset: h5py.Dataset, path: str) -> DatasetInfo:
