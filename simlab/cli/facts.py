@@ -1,4 +1,4 @@
-"""What `simlab info` tells, as plain JSON values with stable keys; docs/reference/command-line.md lists them."""
+"""What `simlab info` tells, as plain JSON values with stable keys; docs/reference/cli.md lists them."""
 
 from __future__ import annotations
 

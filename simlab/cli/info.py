@@ -71,7 +71,9 @@ def simulation_lines(facts: dict[str, Any]) -> list[str]:
     if facts["populations"]:
         agents += " (" + ", ".join(f"{n:,} {escape(name)}" for name, n in facts["populations"].items()) + ")"
     raw, stored = _logged_bytes(facts), facts["stored_bytes"]
-    smaller = f" ({raw / stored:.1f} times smaller)" if raw and stored else ""
+    smaller = (
+        "" if not raw or not stored else f" ({raw / stored:.1f} times smaller)" if raw >= stored else " (larger: there is little in it)"
+    )
     out = [
         escape(facts["name"]) + ("" if facts["complete"] else "   (not finalized: being recorded, or its program ended early)"),
         f"  {count(facts['episodes'], 'episode')}{span}, {count(facts['rows'], 'row')}, {agents}",
