@@ -17,7 +17,9 @@ PUBLIC = [(name, getattr(simlab, name)) for name in simlab.__all__]
 
 def methods(cls: type) -> Iterator[tuple[str, object]]:
     """Yield the public functions and properties of a class that are ours."""
-    members = {name: member for base in reversed(cls.__mro__) if base.__module__.startswith("simlab") for name, member in vars(base).items()}
+    members = {
+        name: member for base in reversed(cls.__mro__) if base.__module__.startswith("simlab") for name, member in vars(base).items()
+    }
     for name, member in members.items():
         if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, (property, classmethod, staticmethod))):
             yield f"{cls.__name__}.{name}", member
