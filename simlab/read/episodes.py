@@ -29,17 +29,10 @@ def episode_table(contents: RunContents) -> xr.Dataset:
         What the simulation holds.
     """
     members = {m.name: m.stored for m in contents.episodes.members}
-    recorded = contents.coordinates.get(EPISODE)
-    numbers = np.zeros(0, np.int32) if recorded is None or START not in members or LENGTH not in members else recorded.read()
-    columns = {name: stored.read()[: numbers.size] for name, stored in members.items() if stored.dims == (EPISODE,)}
-    start, length = columns.get(START, np.zeros(0, np.int64)), columns.get(LENGTH, np.zeros(0, np.int64))
-    whole = start + length <= contents.rows if numbers.size else np.zeros(0, bool)
-    columns = {name: values[whole] for name, values in columns.items()}
-    numbers, end = numbers[whole], int((start + length)[whole].max()) if whole.any() else 0
-    open_numbers, open_start, open_length = _runs_of(contents.clocks[EPISODE].read(slice(end, None)), end)
-    fresh = ~np.isin(open_numbers, numbers)
-    derived = {START: open_start[fresh], LENGTH: open_length[fresh]}
-    n_open = int(fresh.sum())
+    numbers, whole, open_numbers, open_start, open_length = _ended_and_open(contents)
+    columns = {name: stored.read()[: whole.size][whole] for name, stored in members.items() if stored.dims == (EPISODE,)}
+    derived = {START: open_start, LENGTH: open_length}
+    n_open = open_numbers.size
     data: dict[str, Any] = {}
     for name in (START, LENGTH, *(n for n in columns if n not in (START, LENGTH))):
         known = columns.get(name, np.zeros(0, np.int64))
@@ -47,7 +40,28 @@ def episode_table(contents: RunContents) -> xr.Dataset:
         data[name] = ((EPISODE,), np.concatenate([known, later]), clean_attributes(members[name]) if name in members else {})
     done = np.concatenate([np.ones(numbers.size, bool), np.zeros(n_open, bool)])
     data[COMPLETE] = ((EPISODE,), done, {"long_name": "whether the episode was ended"})
-    return xr.Dataset(data, {EPISODE: np.concatenate([numbers, open_numbers[fresh].astype(numbers.dtype)])})
+    return xr.Dataset(data, {EPISODE: np.concatenate([numbers, open_numbers.astype(numbers.dtype)])})
+
+
+def count_episodes(contents: RunContents) -> int:
+    """Return how many episodes there are, one that was not ended included."""
+    numbers, _, open_numbers, *_ = _ended_and_open(contents)
+    return int(numbers.size + open_numbers.size)
+
+
+def _ended_and_open(contents: RunContents) -> tuple[Array, Array, Array, Array, Array]:
+    """Return the numbers of the ended episodes, which entries of the table they are, and number, start, length of the others."""
+    members = {m.name: m for m in contents.episodes.members}
+    recorded = contents.coordinates.get(EPISODE)
+    numbers, whole, end = np.zeros(0, np.int32), np.zeros(0, bool), 0
+    if recorded is not None and START in members and LENGTH in members:
+        numbers = recorded.read()
+        ends = members[START].stored.read()[: numbers.size] + members[LENGTH].stored.read()[: numbers.size]
+        whole = ends <= contents.rows
+        numbers, end = numbers[whole], int(ends[whole].max()) if whole.any() else 0
+    open_numbers, start, length = _runs_of(contents.clocks[EPISODE].read(slice(end, None)), end)
+    fresh = ~np.isin(open_numbers, numbers)
+    return numbers, whole, open_numbers[fresh], start[fresh], length[fresh]
 
 
 def table_from_rows(ds: xr.Dataset) -> xr.Dataset:

@@ -6,14 +6,13 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import xarray as xr
 
 import simlab.read.accessor  # noqa: F401  (registers ds.sim)
 from simlab.conventions import ATTR_CONFIG, ATTR_DATE, ATTR_ENVIRONMENT_TYPE, ATTR_SEED
 from simlab.errors import InputError, MissingPackageError
 from simlab.read.backend import SimlabBackendEntrypoint
-from simlab.read.episodes import episode_table
+from simlab.read.episodes import count_episodes
 from simlab.read.flatten import decoded_attributes
 from simlab.read.trees import read_tree
 from simlab.storage.contents import read_contents
@@ -151,7 +150,7 @@ def _summary(source: RunSource, name: str) -> dict[str, Any]:
     attrs = decoded_attributes({k: v for k, v in contents.attrs.items() if k != ATTR_CONFIG})
     variables = [f"{p.name}.{m.name}" if p.name else m.name for p in contents.populations.values() for m in p.members]
     return {
-        "episodes": int(np.size(episode_table(contents)["episode"])),
+        "episodes": count_episodes(contents),
         "rows": contents.rows,
         "agents": sum(p.n_agents for p in contents.populations.values()),
         "seed": attrs.get(ATTR_SEED),

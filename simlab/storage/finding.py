@@ -41,16 +41,17 @@ def find_simulations(source: RunSource | str) -> list[str]:
             return find_simulations(opened)
         finally:
             opened.close()
-    return sorted(_simulations(source.file(), ""), key=natural_key)
+    return sorted(simulations_below(source.file()), key=natural_key)
 
 
-def _simulations(group: h5py.Group, path: str, depth: int = 0) -> Iterator[str]:
+def simulations_below(group: h5py.Group, path: str = "", depth: int = 0) -> Iterator[str]:
+    """Yield the names of the simulations below a group; none of them is looked into."""
     for name in groups_below(group):
         inner = group[name]
         if _is_simulation(inner):
             yield path + name
         elif depth < _DEEPEST:
-            yield from _simulations(inner, f"{path}{name}/", depth + 1)
+            yield from simulations_below(inner, f"{path}{name}/", depth + 1)
 
 
 def _is_simulation(group: h5py.Group) -> bool:
