@@ -8,6 +8,7 @@ filter pipeline, from as many threads as there are cores. Every reader of HDF5 t
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,15 +20,17 @@ from simlab.errors import MissingPackageError, SchemaError, did_you_mean
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_IsalError: type[Exception] = isal_zlib.error
+_IsalError: Any = isal_zlib.error  # the type stubs call it an instance
 DEFAULT_LEVEL: Final = 1
 """ISA-L 1: the size of zlib 4 on simulation data at ten times its speed."""
 _HIGHEST_ISAL_LEVEL: Final = 3
 _STORED_BLOCK: Final = 0xFFFF
-_SAMPLE: Final = 4096
-_NOISE_BITS: Final = 7.6
+_SAMPLE: Final = 1024
+_NOISE_BITS: Final = 7.4
+_NOISE_VALUES: Final = 220
 _NOISE_RATIO: Final = 0.97
 _PLUGINS: Final = {"zstd": "Zstd", "blosc2": "Blosc2", "blosc": "Blosc", "lz4": "LZ4"}
+_scratch = threading.local()
 NAMES: Final = ("gzip", "lzf", *_PLUGINS)
 
 
@@ -93,8 +96,7 @@ def _deflate(planes: Array, level: int, period: int) -> bytes:
     """
     stream = isal_zlib.compressobj(level, isal_zlib.DEFLATED, -15)
     parts = [b"\x78\x01"]
-    for plane in planes if planes.ndim > 1 else planes[np.newaxis]:
-        plane = plane.reshape(-1)
+    for plane in planes:
         if _is_noise(plane, level, period):
             for start in range(0, plane.size, _STORED_BLOCK):
                 piece = plane[start : start + _STORED_BLOCK]
@@ -107,15 +109,17 @@ def _deflate(planes: Array, level: int, period: int) -> bytes:
 
 def _is_noise(plane: Array, level: int, period: int) -> bool:
     """Whether deflate would not make a plane smaller, judged by the bytes of a sample and then by deflating a longer one."""
-    if plane.size < 2 * _SAMPLE:
+    if plane.size < 8 * _SAMPLE:
         return False
     middle = plane.size // 2
     counts = np.bincount(plane[middle : middle + _SAMPLE], minlength=256)
+    if np.count_nonzero(counts) < _NOISE_VALUES:
+        return False
     share = counts[counts > 0] / _SAMPLE
     if -(share * np.log2(share)).sum() < _NOISE_BITS:
         return False
     # Noise that repeats from step to step is no noise to deflate: the sample spans a few values.
-    longer = plane[: min(plane.size, max(4 * _SAMPLE, 3 * period))]
+    longer = plane[: min(plane.size, max(16 * _SAMPLE, 3 * period))]
     return len(isal_zlib.compress(longer, level)) > _NOISE_RATIO * longer.size
 
 
@@ -168,20 +172,33 @@ def resolve_compression(choice: str | int | None, where: str) -> Compression:
 def shuffle(block: Array) -> Array:
     """Return the bytes of a block as HDF5's shuffle filter lays them: all first bytes, all second bytes, ...
 
+    Returns
+    -------
+    ndarray of uint8 of shape (itemsize, n)
+        A plane for each byte. It is the calling thread's own scratch memory, and holds until the thread's next call.
+
     Examples
     --------
     >>> import numpy as np
-    >>> shuffle(np.array([0x0102, 0x0304], "<u2")).ravel().tolist()
-    [2, 4, 1, 3]
+    >>> shuffle(np.array([0x0102, 0x0304], "<u2")).tolist()
+    [[2, 4], [1, 3]]
     """
     size = block.dtype.itemsize
-    if size == 1 or block.ndim == 0:
-        return np.ascontiguousarray(block).reshape(-1).view(np.uint8)
-    if block.strides[-1] != size:
-        block = np.ascontiguousarray(block)
-    # One strided copy: the last axis is contiguous, so its bytes can be seen as an axis of their own.
-    octets = block.view(np.uint8).reshape(*block.shape, size)
-    return np.ascontiguousarray(np.moveaxis(octets, -1, 0))
+    elements = np.ascontiguousarray(block).reshape(-1)
+    if size == 1:
+        return elements.view(np.uint8).reshape(1, -1)
+    planes = _scratch_of(elements.nbytes).reshape(size, -1)
+    numbers = elements.view(f"<u{size}")
+    for i in range(size):  # shifting and narrowing is twice as fast as copying every fourth byte
+        np.right_shift(numbers, 8 * i, out=planes[i], casting="unsafe")
+    return planes
+
+
+def _scratch_of(nbytes: int) -> Array:
+    memory: Array | None = getattr(_scratch, "memory", None)
+    if memory is None or memory.size < nbytes:
+        memory = _scratch.memory = np.empty(nbytes, np.uint8)
+    return memory[:nbytes]
 
 
 def unshuffle(planes: Array, dtype: np.dtype[Any]) -> Array:
