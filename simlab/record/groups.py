@@ -63,9 +63,14 @@ class Group:
             enter(self.table, variable, cell)
         self.lanes = lanes
 
-    def bits(self, row: int) -> list[Array]:
-        """Return the logged bits of the group at a row, a word each."""
-        return [word[self.slots, row] for word in self.lanes.words]
+    def is_blank(self, row: int) -> bool:
+        """Whether none of the group has logged anything at a row."""
+        return not any(word[self.slots, row].any() for word in self.lanes.words)
+
+    def set_bits(self, row: int, bits: int) -> None:
+        """Set the logged bits at a row that was blank."""
+        for i, word in enumerate(self.lanes.words):
+            word[self.slots, row] = (bits >> (WORD * i)) & (2**WORD - 1)
 
     def add_bits(self, row: int, bits: int) -> int:
         """Set logged bits at a row and return how many were set already."""
@@ -92,10 +97,10 @@ def log_group(stage: Stage, data: Mapping[str, Any], ids: Iterable[Any] | None) 
     if group is None or (ids is not None and ids is not group.given):
         group = _group(stage, data, ids)
     row = stage.offset
-    if not stage.behind and not any(word.any() for word in group.bits(row)):
+    if not stage.behind and group.is_blank(row):
         bits = store(group.table, data, row)
         if bits >= 0:
-            group.add_bits(row, bits)
+            group.set_bits(row, bits)
             stage.fresh = False
             return
     _log_group_slowly(stage, group, data)
@@ -153,11 +158,11 @@ class _Empty(Group):
     def __init__(self) -> None:
         self.given, self.ids, self.agents, self.table = None, [], [], {}
 
-    def bits(self, row: int) -> list[Array]:
-        return []
+    def is_blank(self, row: int) -> bool:
+        return True
 
-    def add_bits(self, row: int, bits: int) -> int:
-        return 0
+    def set_bits(self, row: int, bits: int) -> None:
+        pass
 
 
 EMPTY = _Empty()

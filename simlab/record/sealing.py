@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from simlab.record.staging import WORD, Lanes
+from simlab.record.staging import WORD, Lanes, Window
 from simlab.storage.dtypes import TEXT_BLOCK
 from simlab.storage.structure import Column, Grid, LoggedField
 
@@ -31,6 +31,10 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+Encoded = tuple[Column, tuple[int, ...], Any]
+"""Where a chunk goes, and its bytes; or its values, where HDF5's own pipeline encodes them."""
+
+
 @dataclass(slots=True)
 class Chunk:
     """One chunk to be written.
@@ -49,6 +53,8 @@ class Chunk:
         Places of the agents here inside the chunk.
     before : ndarray or None
         What the file holds there (stored type); None if the chunk is new or the staged rows are all there is.
+    replaces : bool
+        Whether the chunk may be in the file already.
     """
 
     column: Column
@@ -57,13 +63,19 @@ class Chunk:
     mask: Array | None
     places: slice | Array = field(default_factory=lambda: slice(0, 0))
     before: Array | None = None
+    replaces: bool = False
 
-    def trim_text(self) -> int:
-        """Cut the text's array to what its longest text needs, in whole chunks, and return that text's bytes."""
+    def trim_text(self) -> None:
+        """Cut the text's array to what its longest text needs, in whole chunks, and make room for it in the file.
+
+        What replaces rows that are there covers all of the file's width: a shorter text must not keep the tail of a longer one.
+        """
         values = self.values if self.mask is None else self.values[self.mask]
         width = int(np.char.str_len(values).max(initial=1))
+        self.column.widen(width)
+        if self.replaces:
+            width = max(width, self.column.dataset.shape[-1])
         self.values = self.values.astype(f"S{-(-width // TEXT_BLOCK) * TEXT_BLOCK}")
-        return width
 
     def block(self) -> Array:
         """Return the chunk's stored values: those that were logged, those from before, and fill elsewhere."""
@@ -89,17 +101,24 @@ class Chunk:
             block[self.places, :rows] = target  # indexing by places gave a copy
         return block
 
-    def encode(self) -> list[tuple[tuple[int, ...], Any]]:
-        """Return where in the dataset the encoded chunks go, and their bytes; text may take several in width."""
-        block = self.block()
-        n_own = block.ndim - len(self.offset)
-        if not self.column.variable.is_text:
+    def encode(self) -> list[Encoded]:
+        """Return the encoded chunks: one, or of text as many as its width takes."""
+        block, column = self.block(), self.column
+        own = block.ndim - len(self.offset)
+        if not column.compression.direct:
+            return [(column, (*self.offset, *(0,) * own), block)]
+        if not column.variable.is_text:
             period = math.prod(block.shape[len(self.offset) :])
-            return [((*self.offset, *(0,) * n_own), self.column.compression.encode(block, period))]
+            return [(column, (*self.offset, *(0,) * own), column.compression.encode(block, period))]
         return [
-            ((*self.offset, *(0,) * (n_own - 1), start), self.column.compression.encode(block[..., start : start + TEXT_BLOCK]))
+            (column, (*self.offset, *(0,) * (own - 1), start), column.compression.encode(block[..., start : start + TEXT_BLOCK]))
             for start in range(0, block.shape[-1], TEXT_BLOCK)
         ]
+
+
+def encode_batch(batch: list[Chunk]) -> list[Encoded]:
+    """Return the encoded chunks of several; this is what an encoder's thread runs."""
+    return [encoded for chunk in batch for encoded in chunk.encode()]
 
 
 def _same_width(text: Array, other: Array) -> Array:
@@ -110,7 +129,7 @@ def _same_width(text: Array, other: Array) -> Array:
     return padded
 
 
-def chunks_of_lanes(grid: Grid, lanes: Lanes, first: int, count: int, late: bool, tally: Tally) -> Iterator[Chunk]:
+def chunks_of_lanes(grid: Grid, lanes: Lanes, window: Window, tally: Tally) -> Iterator[Chunk]:
     """Yield the chunks that a population's, or the environment's, staged rows touch.
 
     Parameters
@@ -119,21 +138,19 @@ def chunks_of_lanes(grid: Grid, lanes: Lanes, first: int, count: int, late: bool
         Where they go; long enough for the rows.
     lanes : Lanes
         The staged rows.
-    first, count : int
-        First row of the window in the run, and how many there are.
-    late : bool
-        Whether the file may hold values of these rows already.
+    window : Window
+        The rows they are part of.
     tally : Tally
         Counts what goes by.
     """
-    n = len(lanes.agents)
+    n, count = len(lanes.agents), window.count
     if not n or not count:
         return
     order = np.argsort(np.array(lanes.agents), kind="stable") if grid.has_agents else np.zeros(1, np.int64)
     agents = np.array(lanes.agents)[order]
     for logged in grid.fields:
         bits = _field_bits(lanes, logged, order, count)
-        yield from _chunks(grid, logged.column, agents, bits, bits != 0, first, late, tally)
+        yield from _chunks(grid, logged.column, agents, bits, bits != 0, window.first, window.late, window.flushed, tally)
     for index in list(lanes.cells):
         mask = lanes.mask(index, slice(0, count))[order]
         values = lanes.cells[index][:n, :count]
@@ -142,7 +159,7 @@ def chunks_of_lanes(grid: Grid, lanes: Lanes, first: int, count: int, late: bool
         logged_cells = int(np.count_nonzero(mask))
         tally.values += logged_cells
         tally.bytes_raw += logged_cells * values[0, 0].nbytes
-        yield from _chunks(grid, grid.columns[index], agents, values, mask, first, late, tally)
+        yield from _chunks(grid, grid.columns[index], agents, values, mask, window.first, window.late, window.flushed, tally)
 
 
 def _is_sorted(order: Array) -> bool:
@@ -163,7 +180,9 @@ def _field_bits(lanes: Lanes, logged: LoggedField, order: Array, count: int) -> 
     return out.astype(dtype)
 
 
-def _chunks(grid: Grid, column: Column, agents: Array, values: Array, mask: Array, first: int, late: bool, tally: Tally) -> Iterator[Chunk]:
+def _chunks(
+    grid: Grid, column: Column, agents: Array, values: Array, mask: Array, first: int, late: bool, replaces: bool, tally: Tally
+) -> Iterator[Chunk]:
     count = values.shape[1]
     per_chunk = column.agents or 1
     blocks = agents // per_chunk
@@ -182,7 +201,7 @@ def _chunks(grid: Grid, column: Column, agents: Array, values: Array, mask: Arra
                 offset: tuple[int, ...] = (int(blocks[start]) * per_chunk, first + row)
             else:
                 offset, part, where = (first + row,), part[0], None if where is None else where[0]
-            chunk = Chunk(column, offset, part, where, places)
+            chunk = Chunk(column, offset, part, where, places, replaces=replaces)
             if late:
                 chunk.before = _before(column, offset)
                 if any(column is f.column for f in grid.fields):

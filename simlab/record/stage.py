@@ -22,7 +22,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 MOST_ROWS: Final = 256
 FEWEST_ROWS: Final = 8
-WINDOW_BYTES: Final = 16 << 20
+WINDOW_BYTES: Final = 1 << 24
 """What one window should hold; wide rows make it shorter."""
 NOWHERE: Final = float("nan")
 """Where no row is located: no timestep equals it."""
@@ -326,4 +326,5 @@ class Stage:
         """Write everything that was logged, and wait until it is; the rows stay where they are and may be filled further."""
         self.close_late()
         self._send(self.newest, release=False)
+        self.newest.flushed = True
         self.writer.drain()

@@ -252,12 +252,14 @@ class Window:
         Where the last group of agents that logged together goes; thrown away likewise.
     late : bool
         Whether the rows are on disk already, so that these values are to be merged with those there.
+    flushed : bool
+        Whether some of these rows may be on disk already.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.first = self.count = 0
-        self.late = False
+        self.late = self.flushed = False
         self.time = np.zeros(capacity, np.int64)
         self.step = np.zeros(capacity, np.int32)
         self.episode = np.zeros(capacity, np.int32)
@@ -269,7 +271,7 @@ class Window:
 
     def reset(self, first: int, late: bool = False) -> None:
         """Start over at another row."""
-        self.first, self.count, self.late = first, 0, late
+        self.first, self.count, self.late, self.flushed = first, 0, late, late
         for lanes in (*self.lanes.values(), self.environment):
             lanes.reset()
         self.forget_lanes()

@@ -14,7 +14,7 @@ import numpy as np
 
 from simlab.errors import SimlabError, StorageError
 from simlab.record.returns import Returns, Sums, returns_on_disk, sums_of
-from simlab.record.sealing import Chunk, Tally, chunks_of_lanes
+from simlab.record.sealing import Chunk, Encoded, Tally, chunks_of_lanes, encode_batch
 from simlab.record.staging import Window
 from simlab.schema import Variable
 from simlab.storage.runfile import RunFile
@@ -24,6 +24,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 ENCODERS: Final = 2
 """Deflate in two threads keeps up with any simulation that Python drives; more would take its cores."""
+BATCH_BYTES: Final = 2 << 20
+"""Raw bytes that one encoder takes at a time."""
 LONGEST_QUEUE_BYTES: Final = 64 << 20
 
 
@@ -242,21 +244,14 @@ class Writer:
             n = window.count
             store.write_clock(window.first, window.time[:n], window.step[:n], window.episode[:n])
         store.resize(job.rows)
-        pending: deque[tuple[Chunk, Future[Any] | None]] = deque()
         added: Sums = {}
+        tails: dict[str, Array] = {}
+        self._write_chunks(self._job_chunks(job, tally, tails))
         if window is not None and window.count:
-            for chunk in self._window_chunks(window, tally):
-                self._queue_chunk(chunk, pending)
             if window.late:
                 self._touched_late.update(np.unique(window.episode[: window.count]).tolist())
             else:
                 added = sums_of(window, job.variables)
-        tails: dict[str, Array] = {}
-        for block in job.blocks:
-            for chunk in self._series_chunks(block, tally, tails):
-                self._queue_chunk(chunk, pending)
-        while pending:
-            self._finish_chunk(*pending.popleft())
         while job.attachments:
             store.attach(*job.attachments[0])
             job.attachments.pop(0)
@@ -292,12 +287,18 @@ class Writer:
         for population, members in by_population.items():
             self._store.write_agents(population, members[0][0], [m[1] for m in members], [m[2] for m in members])
 
+    def _job_chunks(self, job: Job, tally: Tally, tails: dict[str, Array]) -> Iterator[Chunk]:
+        if job.window is not None and job.window.count:
+            yield from self._window_chunks(job.window, tally)
+        for block in job.blocks:
+            yield from self._series_chunks(block, tally, tails)
+
     def _window_chunks(self, window: Window, tally: Tally) -> Iterator[Chunk]:
         for name, lanes in window.lanes.items():
             if lanes.agents:
-                yield from chunks_of_lanes(self._store.grids[name], lanes, window.first, window.count, window.late, tally)
+                yield from chunks_of_lanes(self._store.grids[name], lanes, window, tally)
         if self._store.environment is not None:
-            yield from chunks_of_lanes(self._store.environment, window.environment, window.first, window.count, window.late, tally)
+            yield from chunks_of_lanes(self._store.environment, window.environment, window, tally)
 
     def _series_chunks(self, block: Block, tally: Tally, tails: dict[str, Array]) -> Iterator[Chunk]:
         """Yield the chunks that rows of a series fill, the last one perhaps in part; its rows are kept for the next time."""
@@ -311,34 +312,49 @@ class Writer:
             assert kept is not None
             values = np.concatenate([kept[: block.first - start], values])
         for row in range(0, len(values), column.rows):
-            yield Chunk(column, (start + row,), values[row : row + column.rows], None)
+            yield Chunk(column, (start + row,), values[row : row + column.rows], None, replaces=True)
         tail = len(values) % column.rows or column.rows
         tails[name] = values[len(values) - tail :]
         tally.values += len(block.values)
         tally.bytes_raw += block.values.nbytes
 
-    def _queue_chunk(self, chunk: Chunk, pending: deque[tuple[Chunk, Future[Any] | None]]) -> None:
-        if chunk.column.variable.is_text:
-            chunk.column.widen(chunk.trim_text())
-        pending.append((chunk, self._encode_soon(chunk) if chunk.column.compression.direct else None))
-        while len(pending) > 4 * ENCODERS:
-            self._finish_chunk(*pending.popleft())
+    def _write_chunks(self, chunks: Iterator[Chunk]) -> None:
+        """Encode chunks in the pool, many at a time, and write them in order.
 
-    def _encode_soon(self, chunk: Chunk) -> Future[Any]:
+        Every hand-over between threads may have to wait for the simulation to let go of the interpreter; few large ones do least.
+        """
+        pending: deque[Future[list[Encoded]]] = deque()
+        batch: list[Chunk] = []
+        size = 0
+        for chunk in chunks:
+            if chunk.column.variable.is_text:
+                chunk.trim_text()
+            batch.append(chunk)
+            size += chunk.values.nbytes
+            if size >= BATCH_BYTES:
+                pending.append(self._encode_soon(batch))
+                batch, size = [], 0
+                if len(pending) > 4 * ENCODERS:
+                    self._put(pending.popleft().result())
+        if batch:
+            pending.append(self._encode_soon(batch))
+        while pending:
+            self._put(pending.popleft().result())
+
+    def _encode_soon(self, batch: list[Chunk]) -> Future[list[Encoded]]:
         try:
-            return self._pool.submit(chunk.encode)
+            return self._pool.submit(encode_batch, batch)
         except RuntimeError:  # the interpreter is shutting down and starts no more threads: encode here
-            done: Future[Any] = Future()
-            done.set_result(chunk.encode())
+            done: Future[list[Encoded]] = Future()
+            done.set_result(encode_batch(batch))
             return done
 
-    def _finish_chunk(self, chunk: Chunk, encoded: Future[Any] | None) -> None:
-        dataset = chunk.column.dataset
-        if encoded is None:
-            block = chunk.block()
-            at = tuple(slice(o, min(o + n, m)) for o, n, m in zip(chunk.offset, block.shape, dataset.shape, strict=False))
-            own = tuple(slice(0, min(n, m)) for n, m in zip(block.shape[len(at) :], dataset.shape[len(at) :], strict=True))
-            dataset[at + own] = block[(*(slice(0, s.stop - s.start) for s in at), *own)]
-            return
-        for offset, raw in encoded.result():
-            dataset.id.write_direct_chunk(offset, raw)
+    @staticmethod
+    def _put(encoded: list[Encoded]) -> None:
+        for column, offset, raw in encoded:
+            if column.compression.direct:
+                column.dataset.id.write_direct_chunk(offset, raw)
+                continue
+            shape = column.dataset.shape
+            at = tuple(slice(o, min(o + n, m)) for o, n, m in zip(offset, raw.shape, shape, strict=True))
+            column.dataset[at] = raw[tuple(slice(0, s.stop - s.start) for s in at)]

@@ -26,8 +26,8 @@ DEFAULT_LEVEL: Final = 1
 _HIGHEST_ISAL_LEVEL: Final = 3
 _STORED_BLOCK: Final = 0xFFFF
 _SAMPLE: Final = 1024
+_RICH_BITS: Final = 4.0
 _NOISE_BITS: Final = 7.4
-_NOISE_VALUES: Final = 220
 _NOISE_RATIO: Final = 0.97
 _PLUGINS: Final = {"zstd": "Zstd", "blosc2": "Blosc2", "blosc": "Blosc", "lz4": "LZ4"}
 _scratch = threading.local()
@@ -89,15 +89,18 @@ class Compression:
 
 
 def _deflate(planes: Array, level: int, period: int) -> bytes:
-    """Return the zlib stream of shuffled bytes, each plane in blocks of its own.
+    """Return the zlib stream of shuffled bytes.
 
-    The first bytes of smooth floats are alike and the last ones noise. One Huffman table for both fits neither; so every plane is
-    flushed, and one that deflate would not make smaller is stored as it is, at the speed of a copy.
+    The first bytes of smooth floats are alike, the last ones noise, and one Huffman table for both fits neither. So where a plane is
+    rich, every plane is given blocks of its own, and noise is stored as it is, at the speed of a copy. Where none is, one call does.
     """
+    entropy = [_entropy(plane) for plane in planes]
+    if max(entropy) < _RICH_BITS:
+        return bytes(isal_zlib.compress(planes, level))
     stream = isal_zlib.compressobj(level, isal_zlib.DEFLATED, -15)
     parts = [b"\x78\x01"]
-    for plane in planes:
-        if _is_noise(plane, level, period):
+    for plane, bits in zip(planes, entropy, strict=True):
+        if bits > _NOISE_BITS and _is_noise(plane, level, period):
             for start in range(0, plane.size, _STORED_BLOCK):
                 piece = plane[start : start + _STORED_BLOCK]
                 parts += [struct.pack("<BHH", 0, piece.size, piece.size ^ 0xFFFF), piece]
@@ -107,20 +110,20 @@ def _deflate(planes: Array, level: int, period: int) -> bytes:
     return b"".join(parts)
 
 
+def _entropy(plane: Array) -> float:
+    """Return the bits that a byte of a plane carries, from a sample of its middle."""
+    sample = plane[plane.size // 2 :][:_SAMPLE]
+    counts = np.bincount(sample)
+    share = counts[counts > 0] / max(1, sample.size)
+    return float(-(share * np.log2(share)).sum())
+
+
 def _is_noise(plane: Array, level: int, period: int) -> bool:
-    """Whether deflate would not make a plane smaller, judged by the bytes of a sample and then by deflating a longer one."""
+    """Whether deflate would not make a plane smaller; noise that repeats from step to step is no noise, so the sample spans a few."""
     if plane.size < 8 * _SAMPLE:
         return False
-    middle = plane.size // 2
-    counts = np.bincount(plane[middle : middle + _SAMPLE], minlength=256)
-    if np.count_nonzero(counts) < _NOISE_VALUES:
-        return False
-    share = counts[counts > 0] / _SAMPLE
-    if -(share * np.log2(share)).sum() < _NOISE_BITS:
-        return False
-    # Noise that repeats from step to step is no noise to deflate: the sample spans a few values.
-    longer = plane[: min(plane.size, max(16 * _SAMPLE, 3 * period))]
-    return len(isal_zlib.compress(longer, level)) > _NOISE_RATIO * longer.size
+    sample = plane[: min(plane.size, max(16 * _SAMPLE, 3 * period))]
+    return len(isal_zlib.compress(sample, level)) > _NOISE_RATIO * sample.size
 
 
 def _hdf5plugin(name: str) -> Any:

@@ -16,7 +16,6 @@ from simlab.conventions import (
     ATTR_HISTORY,
     ATTR_SOURCE,
     CF_CONVENTIONS,
-    COMMITTED,
     FORMAT_VERSION,
 )
 from simlab.errors import FormatError, InputError, RunExistsError, RunInUseError, RunNotFoundError, StorageError
@@ -24,6 +23,7 @@ from simlab.schema.names import is_plain
 from simlab.storage.attributes import read_attributes, write_attributes
 from simlab.storage.codec import Compression
 from simlab.storage.diagnose import explain
+from simlab.storage.finding import simulations_below
 from simlab.storage.netcdf import create_group
 from simlab.storage.opening import close_handles
 from simlab.storage.simulation import SimulationStore
@@ -125,17 +125,6 @@ class RunFile:
             )
         return file
 
-    def simulation_names(self) -> list[str]:
-        """Return the names of the simulations in the file."""
-        names: list[str] = []
-
-        def visit(name: str, obj: h5py.HLObject) -> None:
-            if isinstance(obj, h5py.Dataset) and name.rsplit("/", 1)[-1] == COMMITTED and obj.shape == ():
-                names.append(name.rpartition("/")[0])
-
-        self.file.visititems(visit)
-        return names
-
     def add_simulation(self, name: str | None, attributes: Mapping[str, Any], compression: Compression) -> tuple[str, SimulationStore]:
         """Make a new simulation.
 
@@ -158,7 +147,7 @@ class RunFile:
             name = f"simulation_{n:04d}"
         if not isinstance(name, str) or not name or not all(is_plain(part) and "." not in part for part in name.split("/")):
             raise InputError(f"simulation={name!r} cannot be a group: use letters, digits and '_', nested names joined by '/'.")
-        inside = [other for other in self.simulation_names() if name.startswith(other + "/") or other.startswith(name + "/")]
+        inside = [other for other in simulations_below(self.file) if name.startswith(other + "/") or other.startswith(name + "/")]
         if inside:
             raise RunExistsError(f"simulation {name!r} and {inside[0]!r} of {self.path} would lie inside each other. Choose another name.")
         if name in self.file:

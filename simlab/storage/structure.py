@@ -115,6 +115,8 @@ class Grid:
 
     def add(self, variables: Sequence[Variable], default: Compression, window: int) -> None:
         """Make the variables that are not there yet; `variables` are all of the grid's, in order."""
+        if len(variables) == len(self.columns):
+            return
         for variable in variables[len(self.columns) :]:
             self.columns.append(self._column(variable, default, window))
         while len(self.columns) > sum(f.bits for f in self.fields):
