@@ -626,7 +626,7 @@ def test_config_metadata_and_attachments(path: Path) -> None:
         assert (back["training"]["lr"], list(back["training"]["layers"])) == (0.1, [64, 64])
         given = ds.sim.attributes
         assert {k: given[k] for k in metadata if k != "vector"} == {k: v for k, v in metadata.items() if k != "vector"}
-        assert given["flag"] == 1
+        assert given["flag"] is True
         assert given["vector"].tolist() == [0.0, 1.0, 2.0]
         assert (ds.attrs["seed"], ds.attrs["tags"]) == (1, ["a"])
         params = ds.sim.attachment("params")

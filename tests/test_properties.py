@@ -82,7 +82,9 @@ agent = st.sampled_from(["a", "b", "ç", 3, (1, "x")])
 operation = st.one_of(
     st.tuples(st.just("agent"), agent, st.integers(0, 3), names),
     st.tuples(st.just("all"), st.lists(agent, min_size=1, max_size=4, unique=True), st.integers(0, 2), names),
-    st.tuples(st.just("environment"), st.just(0), st.integers(0, 2), st.lists(st.sampled_from(sorted(ENVIRONMENT)), min_size=1, unique=True)),
+    st.tuples(
+        st.just("environment"), st.just(0), st.integers(0, 2), st.lists(st.sampled_from(sorted(ENVIRONMENT)), min_size=1, unique=True)
+    ),
     st.tuples(st.just("behind"), agent, st.integers(1, 20), names),
     st.tuples(st.just("episode"), st.just(0), st.just(0), st.just([])),
     st.tuples(st.just("flush"), st.just(0), st.just(0), st.just([])),
@@ -143,7 +145,10 @@ def run(operations: list[Any], log: simlab.HDF5Logger, model: Model, repeat: int
                         model.numbers[row, n] = v
             else:
                 arrays = {n: [value(n, VARIABLES, key * 1000 + 50 * i + j) for j in range(ahead)] for i, n in enumerate(which)}
-                stacked = {n: (np.stack(vs) if VARIABLES[n][0] != "str" else vs) if vs else np.empty((0, *VARIABLES[n][1])) for n, vs in arrays.items()}
+                stacked = {
+                    n: (np.stack(vs) if VARIABLES[n][0] != "str" else vs) if vs else np.empty((0, *VARIABLES[n][1]))
+                    for n, vs in arrays.items()
+                }
                 log.log_episode(stacked, agent_id=who)
                 model.episode, model.open, step, latest_grid = model.episode + 1, True, -1, -1
                 for j in range(ahead):

@@ -147,7 +147,14 @@ class SimulationAccessor:
 
         Examples
         --------
-        >>> ds.sim.load(agent_id=["agent_1", "agent_2"], modality="actions", start=0, end=50)  # doctest: +SKIP
+        >>> import os.path, tempfile
+        >>> from simlab.demo import record_demo
+        >>> path = os.path.join(tempfile.mkdtemp(), "run.h5")
+        >>> report = record_demo(path, episodes=2, steps=30)
+        >>> import simlab
+        >>> with simlab.open_run(path) as ds:
+        ...     print(ds.sim.load(agent_id=["agent_1", "agent_2"], modality="actions", start=0, end=50).sizes)
+        Frozen({'agent': 2, 'time': 50})
         """
         part = self._ds[variables_of(self._ds, modality)]
         if episode is not None:
@@ -242,7 +249,8 @@ class SimulationAccessor:
     @property
     def attributes(self) -> dict[str, Any]:
         """The attributes of the simulation as they were given, those included that netCDF has no word for."""
-        return decoded_attributes(self._ds.attrs)
+        contents = self._contents()
+        return decoded_attributes(self._ds.attrs if contents is None else contents.file_attrs | contents.attrs)
 
     @property
     def config(self) -> Any:
