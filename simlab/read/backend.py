@@ -22,7 +22,13 @@ class SimlabBackendEntrypoint(BackendEntrypoint):
     Examples
     --------
     >>> import xarray as xr
-    >>> ds = xr.open_dataset("run.h5", engine="simlab")  # doctest: +SKIP
+    >>> import os.path, tempfile
+    >>> from simlab.demo import record_demo
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.h5")
+    >>> report = record_demo(path, episodes=2, steps=30)
+    >>> with xr.open_dataset(path, engine=SimlabBackendEntrypoint) as ds:  # or, where simlab is installed, engine="simlab"
+    ...     print(ds.sizes["agent"] >= 8)
+    True
     """
 
     description = "Open runs recorded by simlab"

@@ -66,8 +66,13 @@ def open_run(
 
     Examples
     --------
-    >>> ds = open_run("run.h5")  # doctest: +SKIP
-    >>> ds.rewards.sel(agent="agent_3", time=slice(100, 200)).plot()  # doctest: +SKIP
+    >>> import os.path, tempfile
+    >>> from simlab.demo import record_demo
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.h5")
+    >>> report = record_demo(path, episodes=2, steps=30)
+    >>> with open_run(path) as ds:
+    ...     print(ds.rewards.sel(agent="agent_3", time=slice(10, 19)).sizes)
+    Frozen({'time': 10})
     """
     if chunks is not None and importlib.util.find_spec("dask") is None:
         raise MissingPackageError("dask", "for open_run(chunks=...)", extra="dask")
@@ -95,8 +100,13 @@ def open_tree(path: str | os.PathLike[str]) -> xr.DataTree:
 
     Examples
     --------
-    >>> tree = open_tree("run.h5")  # doctest: +SKIP
-    >>> tree["simulation_0001/agents/observations"].dataset  # doctest: +SKIP
+    >>> import os.path, tempfile
+    >>> from simlab.demo import record_demo
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.h5")
+    >>> report = record_demo(path, episodes=2, steps=30)
+    >>> with open_tree(path) as tree:
+    ...     print(tree["simulation_0001/agents/observations/vision"].dims)
+    ('agent', 'time', 'vision_y', 'vision_x', 'vision_channel')
     """
     source = RunSource(_checked(path))
     try:
@@ -129,7 +139,14 @@ def list_runs(path: str | os.PathLike[str]) -> pd.DataFrame:
 
     Examples
     --------
-    >>> list_runs("all.h5").query("episodes > 10")  # doctest: +SKIP
+    >>> import os.path, tempfile
+    >>> from simlab.demo import record_demo
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.h5")
+    >>> report = record_demo(path, episodes=2, steps=30)
+    >>> list_runs(path).query("episodes > 1").rows
+    simulation
+    simulation_0001    60
+    Name: rows, dtype: int64
     """
     import pandas as pd
 
