@@ -148,18 +148,21 @@ def chunks_of_lanes(grid: Grid, lanes: Lanes, window: Window, tally: Tally) -> I
         return
     order = np.argsort(np.array(lanes.agents), kind="stable") if grid.has_agents else np.zeros(1, np.int64)
     agents = np.array(lanes.agents)[order]
+    in_order = _is_sorted(order)
+    everywhere = lanes.bits_everywhere(count)  # where all agents log all there is at every step, no mask has to be made
     for logged in grid.fields:
         bits = _field_bits(lanes, logged, order, count)
-        yield from _chunks(grid, logged.column, agents, bits, bits != 0, window.first, window.late, window.flushed, tally)
+        mask = None if (everywhere >> logged.first) & ((1 << logged.bits) - 1) else bits != 0
+        yield from _chunks(grid, logged.column, agents, bits, mask, window, tally)
     for index in list(lanes.cells):
-        mask = lanes.mask(index, slice(0, count))[order]
         values = lanes.cells[index][:n, :count]
-        if not _is_sorted(order):
-            values = values[order]
-        logged_cells = int(np.count_nonzero(mask))
+        mask = None if (everywhere >> index) & 1 else lanes.mask(index, slice(0, count))
+        if not in_order:
+            values, mask = values[order], None if mask is None else mask[order]
+        logged_cells = n * count if mask is None else int(np.count_nonzero(mask))
         tally.values += logged_cells
         tally.bytes_raw += logged_cells * values[0, 0].nbytes
-        yield from _chunks(grid, grid.columns[index], agents, values, mask, window.first, window.late, window.flushed, tally)
+        yield from _chunks(grid, grid.columns[index], agents, values, mask, window, tally)
 
 
 def _is_sorted(order: Array) -> bool:
@@ -180,9 +183,8 @@ def _field_bits(lanes: Lanes, logged: LoggedField, order: Array, count: int) -> 
     return out.astype(dtype)
 
 
-def _chunks(
-    grid: Grid, column: Column, agents: Array, values: Array, mask: Array, first: int, late: bool, replaces: bool, tally: Tally
-) -> Iterator[Chunk]:
+def _chunks(grid: Grid, column: Column, agents: Array, values: Array, mask: Array | None, window: Window, tally: Tally) -> Iterator[Chunk]:
+    """Cut the values of sorted agents into chunks; mask None stands for everywhere."""
     count = values.shape[1]
     per_chunk = column.agents or 1
     blocks = agents // per_chunk
@@ -192,17 +194,19 @@ def _chunks(
         side_by_side = inside[-1] - inside[0] == stop - start - 1
         places: slice | Array = slice(int(inside[0]), int(inside[-1]) + 1) if side_by_side else inside
         for row in range(0, count, column.rows):
-            here = mask[start:stop, row : row + column.rows]
-            if not here.any():
-                continue
+            where = None
+            if mask is not None:
+                here = mask[start:stop, row : row + column.rows]
+                if not here.any():
+                    continue
+                where = None if here.all() else here
             part = values[start:stop, row : row + column.rows]
-            where = None if here.all() else here
             if grid.has_agents:
-                offset: tuple[int, ...] = (int(blocks[start]) * per_chunk, first + row)
+                offset: tuple[int, ...] = (int(blocks[start]) * per_chunk, window.first + row)
             else:
-                offset, part, where = (first + row,), part[0], None if where is None else where[0]
-            chunk = Chunk(column, offset, part, where, places, replaces=replaces)
-            if late:
+                offset, part, where = (window.first + row,), part[0], None if where is None else where[0]
+            chunk = Chunk(column, offset, part, where, places, replaces=window.flushed)
+            if window.late:
                 chunk.before = _before(column, offset)
                 if any(column is f.column for f in grid.fields):
                     _merge_bits(chunk, tally)

@@ -211,6 +211,12 @@ class Lanes:
         """Whether anything was logged in a slot at a later row."""
         return any(bool(word[slot, row + 1 :].any()) for word in self.words)
 
+    def bits_everywhere(self, count: int) -> int:
+        """Return the bits that are set in every slot at each of the first `count` rows."""
+        n = len(self.agents)
+        common = (int(np.bitwise_and.reduce(word[:n, :count], axis=None)) for word in self.words)
+        return sum(bits << (WORD * i) for i, bits in enumerate(common))
+
     def mask(self, index: int, rows: slice) -> Array:
         """Return where a variable was logged, as a boolean array of shape (slots, rows)."""
         word = self.words[index // WORD][: len(self.agents), rows]
