@@ -10,8 +10,8 @@ import numpy as np
 from simlab.errors import TimestepError, ValueMismatchError
 from simlab.record.agents import Agent, whole_id
 from simlab.record.items import Item, Where, agent_items, environment_items
+from simlab.record.lanes import Lanes
 from simlab.record.stage import NOWHERE, Stage
-from simlab.record.staging import Lanes
 from simlab.schema import Variable
 from simlab.schema.values import fit
 
@@ -104,16 +104,12 @@ def refuse_backwards(stage: Stage, agent: Agent) -> None:
 
 def write(stage: Stage, lanes: Lanes, index: int, fitted: Fitted) -> None:
     """Write fitted values of one agent (or of the environment, index 0) at the located row: values first, bits last."""
-    capacity, words = lanes.capacity, len(lanes.words)
-    slot, bits, moved = lanes.slot(index), 0, False
-    for i, variable, array in fitted:
-        width = array.dtype.itemsize if variable.is_text else 0
-        before = lanes.cells.get(i)
-        values = lanes.cell(i, variable, width)
-        moved = moved or values is not before
-        values[slot, stage.offset] = array
+    version, slot, bits = lanes.version, lanes.slot(index), 0
+    lanes.hold({i: v for i, v, _ in fitted}, {i: a.dtype.itemsize for i, _, a in fitted})
+    for i, _, array in fitted:
+        lanes.cells[i][slot, stage.offset] = array
         bits |= 1 << i
-    if moved or lanes.capacity != capacity or len(lanes.words) != words:
+    if lanes.version != version:
         stage.forget_lanes()
     old = lanes.bits_of(slot, stage.offset)
     lanes.set_bits(slot, stage.offset, old | bits)

@@ -12,8 +12,8 @@ from simlab.errors import AgentError, TimestepError, ValueMismatchError
 from simlab.record.agents import Agent, whole_id
 from simlab.record.calls import Fitted, distinct, fit_items, refuse_backwards
 from simlab.record.items import GROUP_WORDS, Item, Where, agent_items, environment_items
+from simlab.record.lanes import WORD, Cell, enter, store_each
 from simlab.record.stage import Stage
-from simlab.record.staging import WORD, Cell, enter, store
 from simlab.schema import Variable
 from simlab.schema.values import fit
 
@@ -50,14 +50,15 @@ class Group:
         self.given, self.ids, self.agents = given, ids, agents
         self.population = agents[0].population
         lanes = stage.window.population(self.population)
-        capacity = lanes.capacity
+        version = lanes.version
         self.slots = lanes.slots([a.index for a in agents])
-        if lanes.capacity != capacity:
-            stage.forget_lanes()
         variables = stage.book.variables(self.population)
+        lanes.hold(dict(enumerate(variables)))
+        if lanes.version != version:
+            stage.forget_lanes()
         self.table: dict[str, Any] = {}
         for i, variable in enumerate(variables):
-            cell = Cell(variable, i, _Rows(lanes.cell(i, variable), self.slots))
+            cell = Cell(variable, i, _Rows(lanes.cells[i], self.slots))
             cell.shape = (len(agents), *variable.shape)
             cell.scalar = cell.weak = None
             enter(self.table, variable, cell)
@@ -98,7 +99,7 @@ def log_group(stage: Stage, data: Mapping[str, Any], ids: Iterable[Any] | None) 
         group = _group(stage, data, ids)
     row = stage.offset
     if not stage.behind and group.is_blank(row):
-        bits = store(group.table, data, row)
+        bits = store_each(group.table, data, row)
         if bits >= 0:
             group.set_bits(row, bits)
             stage.fresh = False
@@ -182,7 +183,7 @@ def _log_group_slowly(stage: Stage, group: Group, data: Mapping[str, Any]) -> No
         for agent in group.agents:
             refuse_backwards(stage, agent)
     # New variables, longer text or more words: the arrays may have moved.
-    _ = [group.lanes.cell(i, v, a.dtype.itemsize if v.is_text else 0) for i, v, a in fitted]
+    group.lanes.hold({i: v for i, v, _ in fitted}, {i: a.dtype.itemsize for i, _, a in fitted})
     stage.forget_lanes()
     bits = 0
     for i, _variable, array in fitted:
@@ -247,8 +248,9 @@ class Trajectory:
         lanes = stage.newest.population(self.agent.population)
         slot, bits = lanes.slot(self.agent.index), 0
         rows = slice(offset, offset + stop - start)
-        for i, variable, array in self.fitted:
-            lanes.cell(i, variable, array.dtype.itemsize if variable.is_text else 0)[slot, rows] = array[start:stop]
+        lanes.hold({i: v for i, v, _ in self.fitted}, {i: a.dtype.itemsize for i, _, a in self.fitted})
+        for i, _, array in self.fitted:
+            lanes.cells[i][slot, rows] = array[start:stop]
             bits |= 1 << i
         for i, word in enumerate(lanes.words):
             word[slot, rows] |= np.uint64((bits >> (WORD * i)) & (2**WORD - 1))

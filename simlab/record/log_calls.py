@@ -13,9 +13,9 @@ from simlab.errors import InputError, StateError, ValueMismatchError
 from simlab.record.calls import log_agent, log_environment
 from simlab.record.fields import EpisodeFields
 from simlab.record.groups import EnvironmentTrajectory, Trajectory, is_by_agent, log_group, steps_of
+from simlab.record.lanes import store
 from simlab.record.report import Report
 from simlab.record.stage import NOWHERE, Stage
-from simlab.record.staging import store
 
 _SAMPLE: Final = 64
 """Every so many calls one is timed: a clock read costs a tenth of a call."""
@@ -96,7 +96,7 @@ class LogCalls:
                     offset = stage.offset
                     words = lane.words
                     if not words[offset]:
-                        bits = store(lane.table, data, offset)
+                        bits = store(lane, data, offset)
                         if bits >= 0:
                             words[offset] = bits
                             return
@@ -118,7 +118,7 @@ class LogCalls:
         try:
             lane = stage.window.by_id.get(agent_id) or stage.lane(agent_id)
             if lane is not None and not stage.behind and not lane.words[stage.offset]:
-                bits = store(lane.table, data, stage.offset)
+                bits = store(lane, data, stage.offset)
                 if bits >= 0:
                     lane.words[stage.offset] = bits
                     return
@@ -157,7 +157,7 @@ class LogCalls:
         try:
             lane = stage.environment_lane()
             if not stage.behind and not lane.words[stage.offset]:
-                bits = store(lane.table, data, stage.offset)
+                bits = store(lane, data, stage.offset)
                 if bits >= 0:
                     lane.words[stage.offset] = bits
                     return

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from simlab.record.staging import WORD, Lanes, Window
+from simlab.record.lanes import WORD, Lanes
+from simlab.record.staging import Window
 from simlab.storage.dtypes import TEXT_BLOCK
 from simlab.storage.structure import Column, Grid, LoggedField
 

@@ -9,9 +9,10 @@ import numpy as np
 
 from simlab.record.agents import AgentRegistry
 from simlab.record.book import SchemaBook
+from simlab.record.lanes import Lane, Lanes
 from simlab.record.report import Report
 from simlab.record.rows import RowClock, whole_step
-from simlab.record.staging import Lane, Lanes, Window
+from simlab.record.staging import Window
 from simlab.record.writer import Block, Job, Writer
 from simlab.schema import Variable
 from simlab.storage.chunking import power_of_two_below
@@ -235,11 +236,10 @@ class Stage:
         return lane
 
     def _fresh_lane(self, lanes: Lanes, index: int, variables: tuple[Variable, ...]) -> Lane:
-        capacity, words = lanes.capacity, len(lanes.words)
+        version = lanes.version
         lane = lanes.lane(index, variables)
-        if lanes.capacity != capacity or len(lanes.words) != words:
+        if lanes.version != version:
             self.forget_lanes()
-            lane = lanes.lane(index, variables)
         return lane
 
     def forget_lanes(self) -> None:

@@ -54,9 +54,9 @@ class StoredType:
         """Turn logged values of any shape into stored ones; a view where the bytes are the same."""
         kind = self.logged.kind
         if kind == "S":
-            return values.view("S1").reshape(*values.shape, values.dtype.itemsize)
+            return np.ascontiguousarray(values).view("S1").reshape(*values.shape, values.dtype.itemsize)
         if kind == "c":
-            return values.view(self.stored).reshape(*values.shape, 2)
+            return np.ascontiguousarray(values).view(self.stored).reshape(*values.shape, 2)
         if kind in "bMm":
             return values.view(self.stored)
         if self.logged.char == "g" and self.logged.itemsize > 8:
