@@ -27,8 +27,8 @@ WINDOW_BYTES: Final = 1 << 24
 """What one window should hold; wide rows make it shorter."""
 NOWHERE: Final = float("nan")
 """Where no row is located: no timestep equals it."""
-WINDOWS: Final = 4
-"""One being filled, two on their way to the disk, one reopened for values that came late."""
+WINDOWS: Final = 3
+"""One being filled, one on its way to the disk, one that waits, or was reopened for values that came late."""
 
 
 class Series:

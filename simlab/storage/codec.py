@@ -192,8 +192,12 @@ def shuffle(block: Array) -> Array:
         return elements.view(np.uint8).reshape(1, -1)
     planes = _scratch_of(elements.nbytes).reshape(size, -1)
     numbers = elements.view(f"<u{size}")
-    for i in range(size):  # shifting and narrowing is twice as fast as copying every fourth byte
-        np.right_shift(numbers, 8 * i, out=planes[i], casting="unsafe")
+    used = int(np.bitwise_or.reduce(numbers)) if numbers.size else 0
+    for i in range(size):
+        if (used >> (8 * i)) & 0xFF:  # shifting and narrowing is twice as fast as copying every fourth byte
+            np.right_shift(numbers, 8 * i, out=planes[i], casting="unsafe")
+        else:  # small whole numbers, and floats that hold them, have nothing there
+            planes[i] = 0
     return planes
 
 
