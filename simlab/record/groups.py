@@ -12,7 +12,8 @@ from simlab.errors import AgentError, TimestepError, ValueMismatchError
 from simlab.record.agents import Agent, whole_id
 from simlab.record.calls import Fitted, distinct, fit_items, refuse_backwards
 from simlab.record.items import GROUP_WORDS, Item, Where, agent_items, environment_items
-from simlab.record.lanes import WORD, Cell, enter, store_each
+from simlab.record.lanes import WORD
+from simlab.record.records import Cell, enter, store_each
 from simlab.record.stage import Stage
 from simlab.schema import Variable
 from simlab.schema.values import fit

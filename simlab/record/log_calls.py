@@ -13,7 +13,7 @@ from simlab.errors import InputError, StateError, ValueMismatchError
 from simlab.record.calls import log_agent, log_environment
 from simlab.record.fields import EpisodeFields
 from simlab.record.groups import EnvironmentTrajectory, Trajectory, is_by_agent, log_group, steps_of
-from simlab.record.lanes import store
+from simlab.record.records import store
 from simlab.record.report import Report
 from simlab.record.stage import NOWHERE, Stage
 

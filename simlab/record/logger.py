@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import os
 import sys
@@ -185,7 +186,6 @@ class HDF5Logger(LogCalls):
                 return self.report
             if stage.clock.is_open:
                 self._end(stage, {})
-            stage.flush()
             stage.finish()
             self._count(stage)
             self.report.bytes_stored = self._store.stored_bytes()
@@ -216,17 +216,47 @@ class HDF5Logger(LogCalls):
     def __del__(self) -> None:
         if getattr(self, "_stage", None) is not None:
             warnings.warn(f"{self.path} was not closed; it is finalized now. Use 'with HDF5Logger(...)'.", ResourceWarning, stacklevel=2)
-            self.finalize()
+            _finalize_elsewhere(self)
 
     def __repr__(self) -> str:
         state = "finalized" if self._stage is None else f"{self._stage.clock.rows} rows so far"
         return f"<HDF5Logger {str(self.path)!r}, {self.simulation}, {state}>"
 
 
+_PATIENCE: Final = 2.0
+_being_finalized: set[Any] = set()
+
+
+def _finalize_elsewhere(logger: HDF5Logger) -> None:
+    """Finalize a logger that nobody holds any more, in a thread of its own, and wait for it, but not for ever.
+
+    The collector may have come by in the middle of a call of h5py, which holds h5py's lock; the writer needs that lock to finish.
+    """
+    done = _thread.allocate_lock()
+    done.acquire()
+    _being_finalized.add(done)
+
+    def run() -> None:
+        try:
+            _finalize_or_tell(logger)
+        finally:
+            _being_finalized.discard(done)
+            done.release()
+
+    _thread.start_new_thread(run, ())
+    done.acquire(timeout=_PATIENCE)
+
+
+def _finalize_or_tell(logger: HDF5Logger) -> None:
+    try:
+        logger.finalize()
+    except SimlabError as e:
+        print(f"simlab: {e}", file=sys.stderr)
+
+
 @atexit.register
 def _finalize_what_was_forgotten() -> None:
     for logger in list(_open_loggers):
-        try:
-            logger.finalize()
-        except SimlabError as e:
-            print(f"simlab: {e}", file=sys.stderr)
+        _finalize_or_tell(logger)
+    for done in list(_being_finalized):
+        done.acquire(timeout=60)

@@ -9,11 +9,13 @@ import numpy as np
 
 from simlab.record.agents import AgentRegistry
 from simlab.record.book import SchemaBook
-from simlab.record.lanes import Lane, Lanes
+from simlab.record.jobs import Block, Job
+from simlab.record.lanes import Lanes
+from simlab.record.records import Lane
 from simlab.record.report import Report
 from simlab.record.rows import RowClock, whole_step
 from simlab.record.staging import Window
-from simlab.record.writer import Block, Job, Writer
+from simlab.record.writer import Writer
 from simlab.schema import Variable
 from simlab.storage.chunking import power_of_two_below
 from simlab.storage.runfile import RunFile
@@ -93,6 +95,7 @@ class Stage:
         self._series: dict[str, Series] = {}
         self.series_bytes = 0
         self.last_ids: list[Any] | None = None
+        self._finishing = False
         self._ended: list[tuple[int, dict[str, Any]]] = []
         self._attachments: list[tuple[str, Any]] = []
         self.window = self.newest
@@ -319,7 +322,12 @@ class Stage:
                     members[index].last_row = row
 
     def finish(self) -> None:
-        """End the writer's thread; everything has to be flushed."""
+        """Write everything, and end the writer's thread. If the disk refuses, it may be called again."""
+        self.close_late()
+        if not self._finishing:
+            self._finishing = True
+            self._send(self.newest, release=True)
+        self.writer.drain()
         self.writer.stop()
 
     def flush(self) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from simlab.record.lanes import Lane, Lanes
+from simlab.record.lanes import Lanes
+from simlab.record.records import Lane
 
 
 class Window:

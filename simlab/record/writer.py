@@ -7,12 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 
 from simlab.errors import SimlabError, StorageError
+from simlab.record.jobs import Block, Job
 from simlab.record.returns import Returns, Sums, returns_on_disk, sums_of
 from simlab.record.sealing import Chunk, Encoded, Tally, chunks_of_lanes, encode_batch
 from simlab.record.staging import Window
@@ -27,56 +27,6 @@ ENCODERS: Final = 2
 BATCH_BYTES: Final = 2 << 20
 """Raw bytes that one encoder takes at a time."""
 LONGEST_QUEUE_BYTES: Final = 64 << 20
-
-
-@dataclass(slots=True)
-class Block:
-    """Rows of a variable with a time axis of its own."""
-
-    variable: Variable
-    first: int
-    time: Array
-    values: Array
-
-
-@dataclass(slots=True)
-class Job:
-    """What belongs on disk together.
-
-    Attributes
-    ----------
-    window : Window or None
-        Staged rows; goes back to the free ones afterwards where `release` says so.
-    variables : dict of str to tuple of Variable
-        The populations' variables when the rows were staged.
-    environment : tuple of Variable
-        The environment's numbers.
-    series : tuple of Variable
-        The environment's variables that have a time axis of their own.
-    agents : list
-        Agents that are new: population, place, label, key.
-    blocks : list of Block
-        Rows of series.
-    ended : list
-        Episodes that ended and whose rows are all among those on disk by now: number and fields.
-    attachments : list
-        Name and value.
-    rows, span : int
-        Rows of the run with this job, and rows of a window.
-    """
-
-    variables: Mapping[str, tuple[Variable, ...]]
-    environment: tuple[Variable, ...]
-    series: tuple[Variable, ...]
-    rows: int
-    span: int
-    window: Window | None = None
-    release: bool = False
-    agents: list[tuple[str, int, str, str]] = field(default_factory=list)
-    blocks: list[Block] = field(default_factory=list)
-    ended: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
-    attachments: list[tuple[str, Any]] = field(default_factory=list)
-    cost: int = 0
 
 
 class Writer:

@@ -226,9 +226,7 @@ def main() -> None:
     print(f"\npeak memory: 4,000 steps {short:.0f} MB, 40,000 steps {long:.0f} MB: {long / short:.3f}×")
     ours, theirs = import_seconds("simlab", runs), import_seconds("h5py", runs)
     logger = import_seconds("simlab.record.logger", runs)
-    print(
-        f"import simlab {ours * 1e3:.0f} ms, import h5py {theirs * 1e3:.0f} ms: {ours / theirs:.2f}×; with HDF5Logger {logger / theirs:.2f}×"
-    )
+    print(f"import simlab {ours * 1e3:.0f} ms, h5py {theirs * 1e3:.0f} ms: {ours / theirs:.2f}×; with HDF5Logger {logger / theirs:.2f}×")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,64 @@
+"""What goes to the disk together: a window of rows, and what became known with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from simlab.record.staging import Window
+from simlab.schema import Variable
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(slots=True)
+class Block:
+    """Rows of a variable with a time axis of its own."""
+
+    variable: Variable
+    first: int
+    time: Array
+    values: Array
+
+
+@dataclass(slots=True)
+class Job:
+    """What belongs on disk together.
+
+    Attributes
+    ----------
+    window : Window or None
+        Staged rows; goes back to the free ones afterwards where `release` says so.
+    variables : dict of str to tuple of Variable
+        The populations' variables when the rows were staged.
+    environment : tuple of Variable
+        The environment's numbers.
+    series : tuple of Variable
+        The environment's variables that have a time axis of their own.
+    agents : list
+        Agents that are new: population, place, label, key.
+    blocks : list of Block
+        Rows of series.
+    ended : list
+        Episodes that ended and whose rows are all among those on disk by now: number and fields.
+    attachments : list
+        Name and value.
+    rows, span : int
+        Rows of the run with this job, and rows of a window.
+    """
+
+    variables: Mapping[str, tuple[Variable, ...]]
+    environment: tuple[Variable, ...]
+    series: tuple[Variable, ...]
+    rows: int
+    span: int
+    window: Window | None = None
+    release: bool = False
+    agents: list[tuple[str, int, str, str]] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    ended: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    attachments: list[tuple[str, Any]] = field(default_factory=list)
+    cost: int = 0
