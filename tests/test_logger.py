@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 import gc
+import os
 import subprocess
 import sys
 import textwrap
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -704,3 +706,52 @@ def test_text_that_grows(path: Path) -> None:
             log.log_agent_step("a", t, {"note": "é" * (t // 2)})
     with simlab.open_run(path) as ds:
         assert ds.note.values[0].tolist() == ["é" * (t // 2) for t in range(600)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+@pytest.mark.parametrize("end", ["sys.exit()", "os._exit(0)", "log.finalize(); sys.exit()", "del log; gc.collect(); sys.exit()"])
+def test_forked_child_never_harms_the_file(path: Path, end: str) -> None:
+    code = f"""
+        import gc, os, sys
+        import simlab
+        log = simlab.HDF5Logger({str(path)!r})
+        for t in range(1000):
+            log.log_agent_step("a", t, {{"x": t}})
+        log.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                log.log_agent_step("a", 1000, {{"x": -1}})
+            except simlab.errors.StateError as e:
+                print("refused:", e, flush=True)
+            {end}
+        os.waitpid(pid, 0)
+        for t in range(1000, 2000):
+            log.log_agent_step("a", t, {{"x": t}})
+        log.finalize()
+    """
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=60)
+    assert out.returncode == 0, out.stderr
+    assert "refused:" in out.stdout
+    with simlab.open_run(path) as ds:
+        assert ds.x.values.tolist() == [list(range(2000))]
+
+
+def test_two_threads_log_at_once(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+
+        def work(who: str) -> None:
+            for t in range(3000):
+                log.log_agent_step(who, t, {"x": float(t), "name": who})
+
+        for t in range(3000):
+            log.log_env_step(t, {"n": t})
+        threads = [threading.Thread(target=work, args=(f"agent_{i}",)) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    with simlab.open_run(path) as ds:
+        assert ds.sizes["time"] == 3000
+        for i in range(2):
+            assert ds.x.sel(agent=f"agent_{i}").values.tolist() == [float(t) for t in range(3000)]

@@ -30,14 +30,23 @@ class LogCalls:
 
     def __init__(self) -> None:
         self._fields = EpisodeFields()
-        self._lock = threading.RLock()
-        self._acquire, self._release = self._lock.acquire, self._lock.release
+        self._new_lock()
+        self._is_forked = False
         self._calls = 0
         self._by_agent_seconds = 0.0
+
+    def _new_lock(self) -> None:
+        self._lock = threading.RLock()
+        self._acquire, self._release = self._lock.acquire, self._lock.release
 
     def _ready(self) -> Stage:
         """Return the stage, or raise what stands against logging."""
         stage = self._stage
+        if stage is None and self._is_forked:
+            raise StateError(
+                f"{self.path} is recorded by the process that this one was forked from; only that one can log to it. "
+                "Give every process a file of its own."
+            )
         if stage is None:
             raise StateError(
                 f"{self.path} was finalized; nothing can be logged to it any more. Make a new HDF5Logger, with mode='a' to add to the file."

@@ -199,6 +199,13 @@ class HDF5Logger(LogCalls):
 
     close = finalize
 
+    def leave_to_parent(self) -> None:
+        """Let go of the file in a process that was forked while it was recorded; the parent goes on as if nothing had happened."""
+        self._file.let_go()
+        self._stage, self._is_forked = None, True
+        self._new_lock()
+        _open_loggers.discard(self)
+
     def _count(self, stage: Stage) -> None:
         report, tally = self.report, stage.writer.tally
         report.rows, report.agents = stage.clock.rows, len(stage.agents)
@@ -252,6 +259,17 @@ def _finalize_or_tell(logger: HDF5Logger) -> None:
         logger.finalize()
     except SimlabError as e:
         print(f"simlab: {e}", file=sys.stderr)
+
+
+def _let_go_after_fork() -> None:
+    """Leave every logger to the parent: its writer's thread does not live here, and its locks may be held for ever."""
+    for logger in list(_open_loggers):
+        logger.leave_to_parent()
+    _being_finalized.clear()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(after_in_child=_let_go_after_fork)
 
 
 @atexit.register
