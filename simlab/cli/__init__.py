@@ -23,6 +23,10 @@ _INFO = """\
 Tell what is in a run file: simulations, agents, episodes, variables with their types, chunks and compression, metadata.
 Of any other HDF5 or netCDF-4 file, show groups, arrays and their sizes. Nothing is written, no array is read."""
 
+_REPAIR = """\
+Make a run whose writer died (killed, out of memory, power) a finished file that every program opens. All rows up to the last commit
+are kept. The file is replaced by the repaired one at the very end; a file that needs nothing is left alone."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
@@ -76,6 +80,10 @@ def _parser() -> argparse.ArgumentParser:
     info.add_argument("file", help="a run file, or any HDF5 or netCDF-4 file")
     info.add_argument("--simulation", metavar="NAME", help="tell about this simulation only, where the file holds several")
     info.add_argument("--json", action="store_true", help="as JSON, for programs")
+
+    mend = commands.add_parser("repair", help="make a run whose writer died a finished file", description=_REPAIR, formatter_class=raw)
+    mend.add_argument("file", help="a run file")
+    mend.add_argument("-o", "--output", metavar="COPY", help="leave the file as it is, and put the repaired one here")
     return parser
 
 

@@ -11,7 +11,8 @@ import re
 import stat
 from typing import BinaryIO, Final
 
-SIGNATURE: Final = b"\x89HDF\r\n\x1a\n"
+from simlab.storage.superblock import SIGNATURE, checksum
+
 _STUB_BYTES: Final = 1024
 """HDF5 writes a head of 96, 108 or 800 bytes when it creates a file, and the rest with the first flush."""
 _SAMPLE: Final = 1 << 16
@@ -161,15 +162,15 @@ def _superblock(file: BinaryIO, start: int, size: int, shown: str) -> str | None
     flags = head[11] if version == 3 else 0
     if flags & _WRITING and flags & _SWMR:
         return (
-            f"{shown} is being written (SWMR), or its writer died without closing it. Wait until it is closed, or "
-            "read what is there with h5py.File(path, swmr=True)."
+            f"{shown} is being written (SWMR), or its writer died without closing it. Wait until it is closed; if "
+            "the writer is dead, mend the file: simlab repair FILE."
         )
     if flags & _WRITING:
         return (
             f"{shown} is open in another program that writes to it, or that program died without closing it. Wait for it, "
-            "or close the file there."
+            "or close the file there; if the program is dead, mend the file: simlab repair FILE."
         )
-    if version >= 2 and _lookup3(head[: 12 + 4 * offset]) != int.from_bytes(head[12 + 4 * offset : 16 + 4 * offset], "little"):
+    if version >= 2 and checksum(head[: 12 + 4 * offset]) != int.from_bytes(head[12 + 4 * offset : 16 + 4 * offset], "little"):
         return f"{shown} is HDF5, but its head (superblock) is damaged: its checksum is wrong. Restore it from a copy."
     return None
 
@@ -221,34 +222,3 @@ def _bytes(count: int) -> str:
         return f"{count} bytes"
     power = 1 if count < 1e6 else 2 if count < 1e9 else 3
     return f"{count / 1000**power:.3g} {('kB', 'MB', 'GB')[power - 1]}"
-
-
-def _lookup3(data: bytes) -> int:
-    """Bob Jenkins' lookup3 hash (hashlittle, initial value 0): the checksum of HDF5's metadata."""
-    full = 0xFFFFFFFF
-
-    def turn(x: int, k: int) -> int:
-        return ((x << k) | (x >> (32 - k))) & full
-
-    a = b = c = (0xDEADBEEF + len(data)) & full
-    words = [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
-    words += [0] * (-len(words) % 3)
-    last = len(words) - 3
-    for i in range(0, last + 1, 3):
-        a, b, c = (a + words[i]) & full, (b + words[i + 1]) & full, (c + words[i + 2]) & full
-        if i < last:
-            for k1, k2, k3 in ((4, 6, 8), (16, 19, 4)):
-                a = ((a - c) & full) ^ turn(c, k1)
-                c = (c + b) & full
-                b = ((b - a) & full) ^ turn(a, k2)
-                a = (a + c) & full
-                c = ((c - b) & full) ^ turn(b, k3)
-                b = (b + a) & full
-    for x, k in (("c", 14), ("a", 11), ("b", 25), ("c", 16), ("a", 4), ("b", 14), ("c", 24)):
-        if x == "c":
-            c = ((c ^ b) - turn(b, k)) & full
-        elif x == "a":
-            a = ((a ^ c) - turn(c, k)) & full
-        else:
-            b = ((b ^ a) - turn(a, k)) & full
-    return c

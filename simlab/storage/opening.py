@@ -256,7 +256,7 @@ def _open_unfinished(path: str, error: Exception) -> h5py.File:
         except (OSError, RuntimeError):
             raise StorageError(
                 f"{path!r} was not closed: its writer ended without finalize(), and HDF5 marks the file as still being written. "
-                "Recover a copy of it with HDF5's own tool: h5clear -s COPY."
+                f"Mend it with simlab.repair({path!r}), or from a shell: simlab repair {path}"
             ) from error
     raise FormatError(explain(path) or f"{path!r} does not open as HDF5: {error}") from error
 

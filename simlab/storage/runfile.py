@@ -72,7 +72,7 @@ class RunFile:
             raise RunExistsError(f"{path} exists already. Use mode='w' to replace it, mode='a' to add a simulation to it, or another name.")
         if exists:
             close_handles(path)
-            _refuse_if_open_elsewhere(path)
+            refuse_if_open_elsewhere(path)
         if exists and mode == "a" and path.stat().st_size:
             self.file = self._open_to_add()
             return
@@ -179,7 +179,7 @@ class RunFile:
             self.file.close()
 
 
-def _refuse_if_open_elsewhere(path: Path) -> None:
+def refuse_if_open_elsewhere(path: Path) -> None:
     """Raise `RunInUseError` before an existing file is touched, if another program has it open.
 
     HDF5 locks the files it opens, but only after it has truncated one that is to be replaced.

@@ -1,0 +1,104 @@
+"""Writers that were killed: what they committed is there after a repair, and everybody opens it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import netCDF4
+import numpy as np
+import pytest
+
+import simlab
+from simlab.cli import main
+from simlab.errors import FormatError, RunExistsError, RunInUseError, RunNotFoundError
+from simlab.storage.superblock import is_marked
+
+WRITER = """
+    import os, signal, sys
+    import numpy as np
+    import simlab
+    log = simlab.HDF5Logger({path!r}, seed=3)
+    for t in range(100_000):
+        for a in range(3 + t // 400):
+            log.log_agent_step(f"agent_{{a}}", t % 1000, {{"x": np.full(16, t + a, np.float32), "rewards": 1.0}})
+        if t % 50 == 0:
+            log.log_env_step(t % 1000, {{"grid": np.full((4, 4), t), "n": t}})
+        if t % 100 == 99:
+            log.flush()
+            print(t + 1, flush=True)
+        if t % 1000 == 999:
+            log.begin_episode()
+        if t + 1 == {stop}:
+            {end}
+"""
+
+
+def killed_run(path: Path, stop: int, end: str = "os.kill(os.getpid(), signal.SIGKILL)") -> int:
+    """Record until `stop`, be killed, and return the rows that had been flushed by then."""
+    code = textwrap.dedent(WRITER.format(path=str(path), stop=stop, end=end))
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    assert out.returncode in (-signal.SIGKILL, 9), out.stderr
+    return int(out.stdout.split()[-1])
+
+
+@pytest.mark.parametrize("stop", [150, 512, 731, 1300])
+def test_killed_run_is_whole_after_repair(tmp_path: Path, stop: int) -> None:
+    path = tmp_path / "run.h5"
+    flushed = killed_run(path, stop)
+    with pytest.raises(Exception, match="simlab repair"):
+        simlab.open_run(path)
+    told = simlab.repair(path)
+    assert told.rows["simulation_0001"] >= flushed
+    assert (told.unfinished, told.unreadable, told.was_closed) == (["simulation_0001"], {}, False)
+    with simlab.open_run(path) as ds:
+        rows = ds.sizes["time"]
+        assert rows == told.rows["simulation_0001"]
+        for a in range(3):
+            np.testing.assert_array_equal(ds.x.sel(agent=f"agent_{a}").values[:, 0], np.arange(rows, dtype=np.float32) + a)
+        assert ds.grid.values[:, 0, 0].tolist() == list(range(0, rows, 50))
+    with netCDF4.Dataset(path) as nc:
+        assert len(nc["simulation_0001"].dimensions["time"]) == rows
+    again = simlab.repair(path)
+    assert again.was_closed
+    assert again.rows == told.rows
+
+
+def test_repair_on_a_copy_leaves_the_file_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, copy = tmp_path / "run.h5", tmp_path / "mended.h5"
+    killed_run(path, 150)
+    before = path.read_bytes()
+    assert main(["repair", str(path), "--output", str(copy)]) == 0
+    assert "100 rows; it was not finalized" in capsys.readouterr().out
+    assert path.read_bytes() == before
+    assert is_marked(path)
+    assert not is_marked(copy)
+    with pytest.raises(RunExistsError, match="exists already"):
+        simlab.repair(path, copy)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mended.h5", "run.h5"]
+
+
+def test_repair_refuses_what_it_cannot_mend(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    with pytest.raises(RunNotFoundError, match="does not exist"):
+        simlab.repair(path)
+    path.write_bytes(b"not HDF5 at all" * 100)
+    with pytest.raises(FormatError):
+        simlab.repair(path)
+    path.unlink()
+    with simlab.HDF5Logger(path) as log:
+        log.log_env_step(0, {"n": 1})
+        log.flush()
+        with pytest.raises(RunInUseError):
+            simlab.repair(path)
+        log.log_env_step(1, {"n": 2})
+    assert simlab.repair(path).was_closed
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 3])
+    with pytest.raises(FormatError, match=r"truncated|damaged"):
+        simlab.repair(path)
+    assert os.listdir(tmp_path) == ["run.h5"]
