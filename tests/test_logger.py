@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import errno
 import gc
 import os
 import subprocess
@@ -29,9 +30,12 @@ from simlab.errors import (
     RunNotFoundError,
     SchemaError,
     StateError,
+    StorageError,
     TimestepError,
     ValueMismatchError,
 )
+from simlab.record.writer import Writer
+from simlab.storage.runfile import RunFile
 
 
 @pytest.fixture
@@ -755,3 +759,172 @@ def test_two_threads_log_at_once(path: Path) -> None:
         assert ds.sizes["time"] == 3000
         for i in range(2):
             assert ds.x.sel(agent=f"agent_{i}").values.tolist() == [float(t) for t in range(3000)]
+
+
+# -- a disk that refuses
+
+
+def test_refusal_is_told_once_and_nothing_is_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, refusals = RunFile.commit, [3]
+
+    def sometimes(self: RunFile, *given: Any) -> None:
+        if refusals[0]:
+            refusals[0] -= 1
+            raise OSError(errno.ENOSPC, "HDF5 says it at length")
+        commit(self, *given)
+
+    monkeypatch.setattr(RunFile, "commit", sometimes)
+    log, told = simlab.HDF5Logger(path), {}
+    for t in range(2000):
+        try:
+            log.log_agent_step("a", t, {"x": t})
+        except StorageError as e:
+            told[t] = e
+    log.finalize()
+    assert 1 <= len(told) <= 3
+    assert {e.errno for e in told.values()} == {errno.ENOSPC}
+    assert all("No space left on device" in str(e) and isinstance(e.__cause__, OSError) for e in told.values())
+    assert log.report.dropped == 0
+    with simlab.open_run(path) as ds:
+        assert ds.x.values.tolist() == [[t for t in range(2000) if t not in told]]
+
+
+def test_refusal_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, full = RunFile.commit, [False]
+
+    def refuse(self: RunFile, *given: Any) -> None:
+        if full[0]:
+            raise OSError(errno.ENOSPC, "full")
+        commit(self, *given)
+
+    monkeypatch.setattr(RunFile, "commit", refuse)
+    log = simlab.HDF5Logger(path)
+    kept = []
+    for t in range(3000):
+        full[0] = t >= 600
+        try:
+            log.log_agent_step("a", t, {"x": t})
+            kept.append(t)
+        except StorageError:
+            pass
+    for _ in range(2):
+        with pytest.raises(StorageError, match="No space left"):
+            log.finalize()
+    full[0] = False
+    log.finalize()
+    with simlab.open_run(path) as ds:
+        assert ds.x.values.tolist() == [kept]
+    assert log.report.values == len(kept)
+
+
+def test_what_cannot_ever_be_written_is_dropped_and_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, broken = Writer._put, [True]
+
+    def fail_once(encoded: Any) -> None:
+        if broken:
+            broken.clear()
+            raise ValueError("a defect")
+        put(encoded)
+
+    monkeypatch.setattr(Writer, "_put", staticmethod(fail_once))
+    log, told = simlab.HDF5Logger(path), []
+    for t in range(2000):
+        try:
+            log.log_agent_step("a", t, {"x": t})
+        except StorageError as e:
+            told.append(str(e))
+    log.finalize()
+    assert [("They are lost, and counted as dropped" in text) for text in told] == [True]
+    assert log.report.dropped == 256
+
+
+def test_full_disk(tmp_path: Path) -> None:
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2M", "tmpfs", folder], check=False).returncode:
+        pytest.skip("only root can mount a small disk")
+    try:
+        rng, kept, told = np.random.default_rng(0), [], set()
+        log = simlab.HDF5Logger(folder / "run.h5")
+        for t in range(4000):
+            x = rng.random(500)
+            try:
+                log.log_agent_step("a", t, {"x": x})
+                kept.append(x)
+            except StorageError as e:
+                told.add(e.errno)
+        with pytest.raises(StorageError):
+            log.finalize()
+        assert told == {errno.ENOSPC}
+        subprocess.run(["mount", "-o", "remount,size=40M", folder], check=True)
+        log.finalize()
+        with simlab.open_run(folder / "run.h5") as ds:
+            np.testing.assert_array_equal(ds.x.values[0], kept)
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+# -- sizes
+
+
+def test_wide_values_take_no_more_memory_than_they_need(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(40):
+            log.log_agent_step("a", t, {"picture": np.full((500, 1000, 8), t, np.uint8), "rewards": 1.0})
+        assert log._stage is not None
+        assert log._stage.span == 8
+    with simlab.open_run(path) as ds:
+        assert ds.picture[0, :, 7, 7, 7].values.tolist() == list(range(40))
+
+
+def test_first_rows_may_turn_out_wide(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(100):
+            log.log_env_step(t, {"n": t})
+        for t in range(100, 140):
+            log.log_agent_step("a", t, {"picture": np.full((400, 1000), t, np.uint8)})
+            log.log_agent_step("b", t, {"picture": np.full((400, 1000), t + 1, np.uint8)})
+    with simlab.open_run(path) as ds:
+        assert ds.picture[1, 100:, 3, 3].values.tolist() == list(range(101, 141))
+        assert ds.n.values[:100].tolist() == list(range(100))
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize("steps", [10, 300, 600])
+def test_report_counts_every_value_once(path: Path, steps: int, flush: bool) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(steps):
+            log.log_agent_step("a", t, {"x": 1.0})
+            log.log_env_step(t, {"food": 1})
+            if t % 20 == 0:
+                log.log_env_step(t, {"grid": np.zeros((3, 3))})
+            if flush and t == steps // 2:
+                log.flush()
+    grids = len(range(0, steps, 20))
+    assert log.report.values == 2 * steps + grids
+    assert log.report.bytes_raw == 16 * steps + 72 * grids
+
+
+def test_episode_fields_that_clash_on_disk(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log, pytest.raises(MetadataError, match="same name in the file"):
+        log.begin_episode(**{"a b": 1, "a_b": 2})
+
+
+def test_many_loggers_are_forgotten_in_cycles(tmp_path: Path) -> None:
+    code = f"""
+        import warnings; warnings.simplefilter("ignore")
+        import simlab
+        class Trainer:
+            def __init__(self, path):
+                self.log = simlab.HDF5Logger(path)
+                self.step = self._step
+            def _step(self, t):
+                self.log.log_agent_step("a", t, {{"r": float(t)}})
+        for i in range(60):
+            trainer = Trainer({str(tmp_path)!r} + f"/{{i}}.h5")
+            trainer.step(0)
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60)
+    for i in range(60):
+        with simlab.open_run(tmp_path / f"{i}.h5") as ds:
+            assert ds.r.values.tolist() == [[0.0]]

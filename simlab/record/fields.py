@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from simlab.errors import MetadataError
+from simlab.schema.names import disk_name
 
 _RESERVED: Final = frozenset({"episode", "start", "length", "seed", "logged", "return_sum", "return_mean", "return_min", "return_max"})
 _KINDS: Final = {"b": "a truth value", "i": "a whole number", "f": "a number", "U": "text"}
@@ -53,6 +54,11 @@ class EpisodeFields:
                     f"The episode field {name!r} is {value!r}, {_KINDS[kind]}; before, it was {_KINDS[known]}. Keep to one type."
                 )
             out[name] = plain
+        on_disk: dict[str, str] = {}
+        for name in kinds:
+            other = on_disk.setdefault(disk_name(name).replace(".", "_"), name)
+            if other != name:
+                raise MetadataError(f"The episode fields {other!r} and {name!r} would have the same name in the file. Rename one.")
         self._kinds = kinds
         return out
 

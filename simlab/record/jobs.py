@@ -62,3 +62,10 @@ class Job:
     ended: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     attachments: list[tuple[str, Any]] = field(default_factory=list)
     cost: int = 0
+
+    def values(self) -> int:
+        """Count the values that it holds."""
+        lanes = [] if self.window is None or not self.release else [*self.window.lanes.values(), self.window.environment]
+        return sum(len(block.values) for block in self.blocks) + sum(
+            int(np.bitwise_count(word[: len(each.agents)]).sum()) for each in lanes for word in each.words
+        )

@@ -51,11 +51,12 @@ class Lanes:
         Rises when arrays move; lanes and groups made before are out of date then.
     """
 
-    __slots__ = ("_layout", "_memory", "_slots", "_variables", "agents", "capacity", "cells", "rows", "version", "words")
+    __slots__ = ("_held", "_layout", "_memory", "_slots", "_variables", "agents", "capacity", "cells", "rows", "version", "words")
 
-    def __init__(self, rows: int, capacity: int = 1) -> None:
+    def __init__(self, rows: int, held: int) -> None:
         self.rows = rows
-        self.capacity = capacity
+        self._held = held
+        self.capacity = capacity = 1
         self.version = 0
         self.agents: list[int] = []
         self._slots: dict[int, int] = {}
@@ -100,23 +101,29 @@ class Lanes:
             self.words[i][:used] = old[:used]
         self._arrange(self._layout)
 
+    def hold_rows(self, held: int) -> None:
+        """Make room for so many rows."""
+        if held > self._held:
+            self._held = held
+            self._arrange(self._layout)
+
     def _arrange(self, layout: Layout) -> None:
         """Lay the records out anew and take the values along; whatever points into the arrays is out of date."""
         self.version += 1
         before, self._layout = self.cells, layout
-        self._memory = np.empty(self.capacity * self.rows * layout.size, np.uint8)
+        self._memory = np.empty(self.capacity * self._held * layout.size, np.uint8)
         self.cells = {
             i: np.ndarray(
-                (self.capacity, self.rows, *self._variables[i].shape),
+                (self.capacity, self._held, *self._variables[i].shape),
                 layout.dtypes[i],
                 self._memory.data if self._memory.size else None,
                 offset,
-                (self.rows * layout.size, layout.size, *_steps(self._variables[i].shape, layout.dtypes[i].itemsize)),
+                (self._held * layout.size, layout.size, *_steps(self._variables[i].shape, layout.dtypes[i].itemsize)),
             )
             for i, offset in layout.offsets.items()
         }
         for i, old in before.items():
-            self.cells[i][: len(self.agents)] = old[: len(self.agents)]
+            self.cells[i][: len(self.agents), : old.shape[1]] = old[: len(self.agents)]
 
     def hold(self, variables: Mapping[int, Variable], widths: Mapping[int, int] | None = None) -> None:
         """Make room for variables, and for text of so many bytes."""
@@ -142,7 +149,7 @@ class Lanes:
         for i, variable in enumerate(variables):
             enter(table, variable, Cell(variable, i, self.cells[i][slot]))
         words = [memoryview(word[slot]) for word in self.words]
-        start = slot * self.rows * self._layout.size
+        start = slot * self._held * self._layout.size
         return Lane(self._layout, self._memory.data, start, table, words[0] if len(words) == 1 else _ManyWords(words))
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import gc
 import os
 import sys
 import warnings
@@ -211,6 +212,7 @@ class HDF5Logger(LogCalls):
         report.rows, report.agents = stage.clock.rows, len(stage.agents)
         report.values, report.bytes_raw, report.late = tally.values, tally.bytes_raw, tally.late
         report.overwritten += tally.overwritten
+        report.dropped = stage.writer.dropped
         report.seconds_logging += self._by_agent_seconds
         report.seconds_waiting = stage.writer.seconds_waited
 
@@ -230,14 +232,25 @@ class HDF5Logger(LogCalls):
         return f"<HDF5Logger {str(self.path)!r}, {self.simulation}, {state}>"
 
 
-_PATIENCE: Final = 2.0
+_PATIENCE: Final = 60.0
 _being_finalized: set[Any] = set()
+_collecting: list[bool] = []
+
+
+def _note_collection(phase: str, info: dict[str, int]) -> None:
+    if phase == "start":
+        _collecting.append(True)
+    else:
+        _collecting.clear()
+
+
+gc.callbacks.append(_note_collection)
 
 
 def _finalize_elsewhere(logger: HDF5Logger) -> None:
-    """Finalize a logger that nobody holds any more, in a thread of its own, and wait for it, but not for ever.
+    """Finalize a logger that nobody holds any more, in a thread of its own, and wait for it where that is safe.
 
-    The collector may have come by in the middle of a call of h5py, which holds h5py's lock; the writer needs that lock to finish.
+    The collector may come by in the middle of a call of h5py, which holds h5py's lock; the writer needs that lock to finish.
     """
     done = _thread.allocate_lock()
     done.acquire()
@@ -251,7 +264,8 @@ def _finalize_elsewhere(logger: HDF5Logger) -> None:
             done.release()
 
     _thread.start_new_thread(run, ())
-    done.acquire(timeout=_PATIENCE)
+    if not _collecting:
+        done.acquire(timeout=_PATIENCE)
 
 
 def _finalize_or_tell(logger: HDF5Logger) -> None:

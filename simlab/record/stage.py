@@ -27,6 +27,8 @@ MOST_ROWS: Final = 256
 FEWEST_ROWS: Final = 8
 WINDOW_BYTES: Final = 1 << 24
 """What one window should hold; wide rows make it shorter."""
+LARGEST_WINDOW_BYTES: Final = 64 << 20
+"""What it may hold to have `FEWEST_ROWS`; rows that are wider still have it to themselves."""
 NOWHERE: Final = float("nan")
 """Where no row is located: no timestep equals it."""
 WINDOWS: Final = 3
@@ -90,7 +92,7 @@ class Stage:
         self._free: deque[Window] = deque()
         self._windows = 1
         self.span: int | None = None
-        self.newest = Window(MOST_ROWS)
+        self.newest = Window(MOST_ROWS, 1)
         self.late: Window | None = None
         self._series: dict[str, Series] = {}
         self.series_bytes = 0
@@ -133,13 +135,9 @@ class Stage:
     def append(self, step: int) -> None:
         """Make the row of a newer step."""
         self.make_room()
-        window = self.window = self.newest
-        row = self.clock.append(step)
-        self.offset = offset = row - window.first
-        window.time[offset] = self.clock.time_of(step)
-        window.step[offset] = step
-        window.episode[offset] = self.clock.episode
-        window.count = offset + 1
+        self.window = self.newest
+        self.clock.append(step)
+        self.offset = self.newest.add_row(self.clock.time_of(step), step, self.clock.episode)
         self.behind = False
 
     def withdraw(self) -> None:
@@ -152,8 +150,7 @@ class Stage:
     def make_room(self) -> None:
         """Send the window off if it is full."""
         window = self.newest
-        a_span = window.count >= FEWEST_ROWS and not window.count & (window.count - 1)
-        if self.span is None and a_span and (window.row_bytes() * window.count >= WINDOW_BYTES or window.count == MOST_ROWS):
+        if self.span is None and window.count and not window.count & (window.count - 1) and window.count >= self._fitting_rows():
             self.span = window.count
         if window.count == (self.span or window.capacity):
             self.rotate()
@@ -163,7 +160,7 @@ class Stage:
         window = self.newest
         if self.span is not None:
             return window.count < self.span
-        return window.count < FEWEST_ROWS or bool(window.count & (window.count - 1))
+        return bool(window.count & (window.count - 1))
 
     def rotate(self) -> None:
         """Send the newest window off and go on in another one."""
@@ -178,7 +175,8 @@ class Stage:
         if self._free:
             window = self._free.popleft()
         else:
-            window = Window(self.span or MOST_ROWS)
+            span = self.decided_span()
+            window = Window(span, span)
             self._windows += 1
         window.reset(first, late)
         return window
@@ -213,10 +211,17 @@ class Stage:
     def decided_span(self) -> int:
         """Return how many rows a window holds, deciding it if need be."""
         if self.span is None:
-            rows = power_of_two_below(WINDOW_BYTES / max(1, self.newest.row_bytes()))
-            most = max(FEWEST_ROWS, 1 << max(0, self.newest.count - 1).bit_length())
-            self.span = max(most, min(rows, MOST_ROWS))
+            needed = 1 << max(0, self.newest.count - 1).bit_length()
+            self.span = max(needed, self._fitting_rows())
         return self.span
+
+    def _fitting_rows(self) -> int:
+        """Return how many rows of the agents seen so far a window should hold."""
+        row_bytes = max(1, self.newest.row_bytes())
+        rows = power_of_two_below(WINDOW_BYTES / row_bytes)
+        if rows < FEWEST_ROWS:
+            rows = min(FEWEST_ROWS, power_of_two_below(LARGEST_WINDOW_BYTES / row_bytes))
+        return min(rows, MOST_ROWS)
 
     # -- agents
 

@@ -36,17 +36,25 @@ class Window:
         Whether the rows are on disk already, so that these values are to be merged with those there.
     flushed : bool
         Whether some of these rows may be on disk already.
+
+    Parameters
+    ----------
+    capacity : int
+        The most rows it may have.
+    held : int
+        Rows there is memory for. The first window of a run does not know yet how wide its rows are; its memory grows as they come.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, held: int) -> None:
         self.capacity = capacity
+        self._held = held
         self.first = self.count = 0
         self.late = self.flushed = False
         self.time = np.zeros(capacity, np.int64)
         self.step = np.zeros(capacity, np.int32)
         self.episode = np.zeros(capacity, np.int32)
         self.lanes: dict[str, Lanes] = {}
-        self.environment = Lanes(capacity)
+        self.environment = Lanes(capacity, held)
         self.by_id: dict[Any, Lane] = {}
         self.environment_lane: Lane | None = None
         self.block: Any = None
@@ -67,8 +75,20 @@ class Window:
         """Return the lanes of a population."""
         lanes = self.lanes.get(name)
         if lanes is None:
-            lanes = self.lanes[name] = Lanes(self.capacity, 4)
+            lanes = self.lanes[name] = Lanes(self.capacity, self._held)
         return lanes
+
+    def add_row(self, time: int, step: int, episode: int) -> int:
+        """Make the next row and return its offset."""
+        offset = self.count
+        if offset >= self._held:
+            self._held = min(self.capacity, 2 * self._held)
+            for lanes in (*self.lanes.values(), self.environment):
+                lanes.hold_rows(self._held)
+            self.forget_lanes()
+        self.time[offset], self.step[offset], self.episode[offset] = time, step, episode
+        self.count = offset + 1
+        return offset
 
     def row_bytes(self) -> int:
         """Bytes that one row of the agents seen so far takes."""

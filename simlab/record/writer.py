@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
@@ -26,6 +27,8 @@ ENCODERS: Final = 2
 """Deflate in two threads keeps up with any simulation that Python drives; more would take its cores."""
 BATCH_BYTES: Final = 2 << 20
 """Raw bytes that one encoder takes at a time."""
+_MAY_PASS: Final = (OSError, RuntimeError)
+"""What a full or absent disk raises, through HDF5; anything else would fail again."""
 LONGEST_QUEUE_BYTES: Final = 64 << 20
 
 
@@ -47,6 +50,8 @@ class Writer:
         What went wrong and nobody was told yet.
     tally : Tally
         What the rows that left held.
+    dropped : int
+        Values that could not be written and were given up.
     seconds_waited : float
         Time that callers had to wait.
     """
@@ -65,6 +70,8 @@ class Writer:
         self._stopping = False
         self._stuck = False
         self.failure: Exception | None = None
+        self._failed_rows = 0
+        self.dropped = 0
         self._change = threading.Condition()
         self._pool = ThreadPoolExecutor(ENCODERS, thread_name_prefix="simlab-encode")
         self._thread = threading.Thread(target=self._run, name="simlab-writer", daemon=True)
@@ -135,10 +142,17 @@ class Writer:
             return
         if isinstance(failure, SimlabError):
             raise failure
-        raise StorageError(
-            f"Rows up to {self._jobs[0].rows if self._jobs else 0} could not be written to {self._file.path}: {failure}. "
-            "They are kept in memory and tried again with the next rows; what was committed before is safe."
-        ) from failure
+        number = failure.errno if isinstance(failure, OSError) else None
+        why = os.strerror(number) if number else str(failure)
+        if isinstance(failure, _MAY_PASS):
+            what = "They are kept in memory and tried again with the next rows"
+        else:
+            what = "They are lost, and counted as dropped"
+        error = StorageError(
+            f"Rows up to {self._failed_rows} could not be written to {self._file.path}: {why}. {what}; what was committed before is safe."
+        )
+        error.errno = number
+        raise error from failure
 
     def stop(self) -> list[Job]:
         """End the thread and return the jobs that were never written."""
@@ -167,9 +181,12 @@ class Writer:
                 self._write(job)
             except Exception as e:
                 with self._change:
-                    self.failure, self._stuck = e, True
+                    self.failure, self._failed_rows = e, job.rows
+                    self._stuck = isinstance(e, _MAY_PASS)
                     self._change.notify_all()
-                continue
+                if self._stuck:
+                    continue
+                self.dropped += job.values()
             if job.window is not None and job.release:
                 self._release(job.window)
             with self._change:
@@ -226,6 +243,9 @@ class Writer:
             self._returns.forget(episode)
             self._touched_late.discard(episode)
             self._ended = episode
+        for block in job.blocks:
+            self.tally.values += len(block.values)
+            self.tally.bytes_raw += block.values.nbytes
         if job.window is None or job.release:
             self._returns.keep({episode: sums for episode, sums in added.items() if episode > self._ended})
             self.tally.add(tally)
@@ -241,7 +261,7 @@ class Writer:
         if job.window is not None and job.window.count:
             yield from self._window_chunks(job.window, tally)
         for block in job.blocks:
-            yield from self._series_chunks(block, tally, tails)
+            yield from self._series_chunks(block, tails)
 
     def _window_chunks(self, window: Window, tally: Tally) -> Iterator[Chunk]:
         for name, lanes in window.lanes.items():
@@ -250,7 +270,7 @@ class Writer:
         if self._store.environment is not None:
             yield from chunks_of_lanes(self._store.environment, window.environment, window, tally)
 
-    def _series_chunks(self, block: Block, tally: Tally, tails: dict[str, Array]) -> Iterator[Chunk]:
+    def _series_chunks(self, block: Block, tails: dict[str, Array]) -> Iterator[Chunk]:
         """Yield the chunks that rows of a series fill, the last one perhaps in part; its rows are kept for the next time."""
         column = self._store.ensure_series(block.variable)
         self._store.write_series_time(column, block.first, block.time)
@@ -265,8 +285,6 @@ class Writer:
             yield Chunk(column, (start + row,), values[row : row + column.rows], None, replaces=True)
         tail = len(values) % column.rows or column.rows
         tails[name] = values[len(values) - tail :]
-        tally.values += len(block.values)
-        tally.bytes_raw += block.values.nbytes
 
     def _write_chunks(self, chunks: Iterator[Chunk]) -> None:
         """Encode chunks in the pool, many at a time, and write them in order.
