@@ -392,7 +392,6 @@ def test_odd_names_are_kept(path: Path, name: str) -> None:
     ("data", "says"),
     [
         ({"": 1}, "empty"),
-        ({"time": 1}, "'time'.*the run keeps"),
         ({"x": {"y": 1}, "x.y": 2}, "given twice"),
         ({"x": 1, "x.y": 2}, "clash"),
         ({"a/b": 1, "a_b": 1}, "clash"),
@@ -928,3 +927,72 @@ def test_many_loggers_are_forgotten_in_cycles(tmp_path: Path) -> None:
     for i in range(60):
         with simlab.open_run(tmp_path / f"{i}.h5") as ds:
             assert ds.r.values.tolist() == [[0.0]]
+
+
+# -- who is who
+
+
+def test_ids_that_are_changed_in_place(path: Path) -> None:
+    """PettingZoo removes the dead from the very list it handed out."""
+    ids = ["a", "b", "c"]
+    with simlab.HDF5Logger(path) as log:
+        log.log_step(0, agents={"x": np.arange(3)}, agent_ids=ids)
+        ids.reverse()
+        log.log_step(1, agents={"x": np.arange(3)}, agent_ids=ids)
+        ids.remove("a")
+        log.log_step(2, agents={"x": np.arange(2)}, agent_ids=ids)
+        ids[0] = "z"
+        log.log_step(3, agents={"x": np.arange(2)}, agent_ids=iter(ids))
+    with simlab.open_run(path) as ds:
+        present = ds.sim.present("x").values
+        assert ds.agent.values.tolist() == ["a", "b", "c", "z"]
+        assert present.astype(int).tolist() == [[1, 1, 0, 0], [1, 1, 1, 1], [1, 1, 1, 0], [0, 0, 0, 1]]
+        assert ds.x.where(present, -1).values.tolist() == [[0, 2, -1, -1], [1, 1, 1, 1], [2, 0, 0, -1], [-1, -1, -1, 0]]
+
+
+def test_a_new_agent_joins_those_it_does_not_contradict(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_agent_step("a0", 0, {"rewards": 1.0, "energy": 1})
+        log.log_agent_step("a1", 0, {"actions": 1})
+        log.log_agent_step("b0", 0, {})
+        log.log_agent_step("c0", 0, {"birth_weight": 3.1})
+        with pytest.raises(ValueMismatchError, match="energy"):
+            log.log_agent_step("d0", 0, {"energy": 0.5})
+        with pytest.raises(ValueMismatchError, match="shape"):
+            log.log_agent_step("a2", 0, {"energy": [1, 2]})  # one of theirs by its name
+        assert log.schema.population_names == ("",)
+    with simlab.open_run(path) as ds:
+        assert ds.agent.values.tolist() == ["a0", "a1", "b0", "c0"]
+
+
+def test_populations_are_founded_with_their_first_value_only(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_agent_step("wolf_0", 0, {"sight": np.zeros(2)})
+        with pytest.raises(InputError):
+            log.log_agent_step("sheep_0", 0, {"sight": np.zeros(3), "bad": object()})
+        assert log.schema.population_names == ("",)
+        log.log_agent_step("agent_0", 0, {"sight": np.zeros(4)})
+        log.log_agent_step("agent_1", 0, {"sight": np.zeros(4)})
+        assert log.schema.population_names == ("", "agent_kind")
+    with simlab.open_run(path) as ds:
+        assert ds["agent_kind.sight"].shape == (2, 1, 4)
+
+
+def test_what_pettingzoo_hands_out(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(3):
+            observations = {"a": np.full(2, t), "b": np.full(2, -t)}
+            log.log_step(t, agents={"observations": observations, "rewards": {"a": 1.0, "b": 2.0}})
+        log.log_step(3, agents={"observations": {"a": np.full(2, 3)}})
+    with simlab.open_run(path) as ds:
+        assert ds.agent.values.tolist() == ["a", "b"]
+        assert ds.observations.values[:, :, 0].tolist() == [[0, 1, 2, 3], [0, -1, -2, 0]]
+        assert ds.rewards.values[1, :3].tolist() == [2.0] * 3
+
+
+@pytest.mark.parametrize("field", [{"note_strlen": 3}, {"complete": 7}, {"logged_1": 1}, {"x": "\udcff"}])
+def test_episode_fields_that_the_table_keeps(path: Path, field: dict[str, Any]) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.begin_episode()
+        with pytest.raises(MetadataError):
+            log.end_episode(**field)

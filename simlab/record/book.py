@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from simlab.errors import SchemaError, ValueMismatchError, did_you_mean
 from simlab.record.items import GROUP_WORDS, Item, Where
 from simlab.schema import Schema, Variable
 from simlab.schema.names import disk_name
-from simlab.schema.values import fit, infer_variable
+from simlab.schema.schema import KEPT_NAMES
+from simlab.schema.values import infer_variable
 
 
 class SchemaBook:
@@ -26,6 +29,7 @@ class SchemaBook:
         self._index: dict[str, dict[str, int]] = {}
         self._numbers: list[Variable] = []
         self._series: dict[str, Variable] = {}
+        self._stems: dict[str, str] = {}
         for population in self.schema.population_names:
             self._index[population] = {v.name: i for i, v in enumerate(self.schema.variables(population))}
         self._sort_environment(self.schema.environment)
@@ -161,10 +165,11 @@ class SchemaBook:
     # -- populations
 
     def population_for(self, agent_id: Any, items: Sequence[Item], lead: int = 0) -> str:
-        """Return the population that a new agent joins.
+        """Return the population that a new agent joins; it is founded with its first variable.
 
-        An agent that the schema lists belongs where it is listed. Otherwise the id's own word decides ("prey_3"), then which
-        population's shapes its first values fit; without a declared schema, values that fit nobody found a population of their own.
+        An agent that the schema lists belongs where it is listed. Otherwise the id's own word decides: it names the population
+        ("prey_3"), or other agents with that word are in one already. Only then do the shapes of the first values: an agent joins the
+        first population that they do not contradict, and without a declared schema founds one of its own where there is none.
         """
         names = self.schema.population_names
         for population, ids in self.schema.agents.items():
@@ -175,42 +180,44 @@ class SchemaBook:
             return stem
         if len(names) == 1 and not self.schema.extensible:
             return names[0]
-        fitting = [p for p in names if self._fits(p, items, lead)]
-        if fitting:
-            return fitting[0]
-        if not self.schema.extensible:
+        if stem in self._stems:
+            return self._stems[stem]
+        fitting = next((p for p in names if self._fits(p, items, lead)), None)
+        if fitting is None and not self.schema.extensible:
             raise SchemaError(
                 f"Agent {agent_id!r} fits none of the populations {', '.join(map(repr, names))}. "
                 "Start its id with the population's name ('prey_3'), or list it: Schema(..., agents={'prey': [...]})."
             )
-        return self._found_population(stem)
+        return self._new_name(stem) if fitting is None else fitting
+
+    def remember(self, agent_id: Any, population: str) -> None:
+        """Note that an agent joined a population: others whose ids have the same word follow it."""
+        self._stems.setdefault(stem_of(agent_id), population)
 
     def _fits(self, population: str, items: Sequence[Item], lead: int) -> bool:
-        """Whether values contradict no variable of a population, and share one with it (or it has none yet)."""
-        shared = 0
+        """Whether the shapes of values contradict no variable of a population; in a declared one they have to be its variables."""
         for item in items:
             found = self.lookup(population, item.name)
             if found is None:
-                continue
-            variable = found[1]
-            shape = getattr(item.value, "shape", None)
-            if shape is None:
-                try:
-                    fit(item.value, variable, lambda: "", (len(item.value),) if lead else ())
-                except (ValueMismatchError, TypeError):
+                if not self.schema.extensible and item.name not in GROUP_WORDS:
                     return False
-            elif tuple(shape[lead:]) != variable.shape:
+                continue
+            try:
+                shape = np.shape(item.value)
+            except ValueError:
+                continue  # ragged: an error of its own, where it is logged
+            if shape[lead:] != found[1].shape:
                 return False
-            shared += 1
-        return shared > 0 or not self.schema.variables(population)
+        return True
 
-    def _found_population(self, stem: str) -> str:
-        name, n = stem, 2
-        while name in self.schema.population_names or not name:
-            name, n = f"{stem or 'population'}_{n}", n + 1
-        self.schema = self.schema.extended((), name)
-        self._index[name] = {}
-        return name
+    def _new_name(self, stem: str) -> str:
+        name = stem or "population"
+        if name in KEPT_NAMES:
+            name += "_kind"
+        candidate, n = name, 2
+        while candidate in self.schema.population_names:
+            candidate, n = f"{name}_{n}", n + 1
+        return candidate
 
 
 def stem_of(agent_id: Any) -> str:

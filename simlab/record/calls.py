@@ -37,7 +37,7 @@ def log_agent(stage: Stage, agent_id: Any, data: Mapping[str, Any]) -> None:
     population = agent.population if agent is not None else stage.book.population_for(whole_id(agent_id), items)
     fitted, coerced = fit_items(stage, population, items, where)
     if agent is None:
-        agent = stage.agents.add(agent_id, population)
+        agent = stage.join(agent_id, population)
     elif stage.behind:
         refuse_backwards(stage, agent)
     lanes = stage.window.population(population)

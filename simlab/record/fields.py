@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -10,7 +11,9 @@ import numpy as np
 from simlab.errors import MetadataError
 from simlab.schema.names import disk_name
 
-_RESERVED: Final = frozenset({"episode", "start", "length", "seed", "logged", "return_sum", "return_mean", "return_min", "return_max"})
+_RESERVED: Final = frozenset({"episode", "start", "length", "seed", "complete", "return_sum", "return_mean", "return_min", "return_max"})
+_KEPT: Final = re.compile(r"logged(_\d+)?|.*_strlen")
+"""What the table itself calls its columns."""
 _KINDS: Final = {"b": "a truth value", "i": "a whole number", "f": "a number", "U": "text"}
 
 
@@ -41,7 +44,7 @@ class EpisodeFields:
         out: dict[str, Any] = {}
         kinds = dict(self._kinds)
         for name, value in ({"seed": seed} | dict(fields)).items():
-            if name in _RESERVED and name in fields:
+            if name in fields and (name in _RESERVED or _KEPT.fullmatch(disk_name(name))):
                 raise MetadataError(f"An episode's {name!r} is kept by the logger itself; call the field something else.")
             if value is None:
                 continue
@@ -72,7 +75,7 @@ def _plain(name: str, value: Any) -> tuple[str, Any]:
         return "i", np.int64(value)
     if isinstance(value, (float, np.floating)):
         return "f", np.float64(value)
-    if isinstance(value, str) and "\0" not in value:
+    if isinstance(value, str) and "\0" not in value and value.encode("utf-8", "replace").decode() == value:
         return "U", str(value)
     raise MetadataError(
         f"The episode field {name!r} is {value!r} ({type(value).__name__}); give a number, truth value or text. attach() takes more."

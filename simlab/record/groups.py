@@ -39,16 +39,14 @@ class Group:
 
     Attributes
     ----------
-    given : object
-        The ids as the caller passed them: the very same object needs no second look.
     ids : list
-        The same as a list.
+        Who they are, as the caller named them. (The caller may change its own list in place; so this is a copy.)
     agents : list of Agent
         Who they are.
     """
 
-    def __init__(self, stage: Stage, given: object, ids: list[Any], agents: list[Agent]) -> None:
-        self.given, self.ids, self.agents = given, ids, agents
+    def __init__(self, stage: Stage, ids: list[Any], agents: list[Agent]) -> None:
+        self.ids, self.agents = ids, agents
         self.population = agents[0].population
         lanes = stage.window.population(self.population)
         version = lanes.version
@@ -85,6 +83,30 @@ class Group:
         return overwritten
 
 
+def by_agent(stage: Stage, agents: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Return what PettingZoo hands out, a dictionary by agent for each of observations, rewards, ..., as a dictionary for each agent.
+
+    ``{"observations": {"a": o, "b": p}, "rewards": {"a": 1.0, "b": 0.0}}`` is taken so if several modalities have the same keys, or if the
+    keys are agents that are known; anything else is returned as it is.
+    """
+    if not agents or not all(key in GROUP_WORDS and isinstance(value, Mapping) and value for key, value in agents.items()):
+        return agents
+    keys = [list(value) for value in agents.values()]
+    known = all(_known(stage, key) for key in keys[0])
+    if not known and (len(keys) < 2 or any(k != keys[0] for k in keys[1:])):
+        return agents
+    turned: dict[Any, dict[str, Any]] = {}
+    for word, each in agents.items():
+        for agent_id, value in each.items():
+            turned.setdefault(agent_id, {})[word] = value
+    return turned
+
+
+def _known(stage: Stage, key: Any) -> bool:
+    names = (v.name.split(".")[0] for p in stage.book.schema.population_names for v in stage.book.variables(p))
+    return stage.agents.get(key) is not None and key not in names
+
+
 def is_by_agent(stage: Stage, agents: Mapping[Any, Any]) -> bool:
     """Whether a dictionary has a dictionary for each agent, rather than an array for each variable."""
     if not agents or not all(isinstance(v, Mapping) for v in agents.values()):
@@ -95,8 +117,9 @@ def is_by_agent(stage: Stage, agents: Mapping[Any, Any]) -> bool:
 
 def log_group(stage: Stage, data: Mapping[str, Any], ids: Iterable[Any] | None) -> None:
     """Log arrays whose first axis is the agents, at the located row."""
+    ids = None if ids is None else list(ids)
     group = stage.window.block
-    if group is None or (ids is not None and ids is not group.given):
+    if group is None or (ids is not None and ids != group.ids):
         group = _group(stage, data, ids)
     row = stage.offset
     if not stage.behind and group.is_blank(row):
@@ -133,7 +156,7 @@ def _group(stage: Stage, data: Mapping[str, Any], given: Iterable[Any] | None) -
         population = stage.book.population_for(whole_id(first), items, lead=1)
         if n:
             fit_items(stage, population, items, where, (n,))  # refuse what does not fit before anybody is born
-        agents = [a if a is not None else stage.agents.add(i, population) for i, a in zip(ids, agents, strict=True)]
+        agents = [a if a is not None else stage.join(i, population) for i, a in zip(ids, agents, strict=True)]
     known = [a for a in agents if a is not None]
     if len({a.population for a in known}) > 1:
         kinds = sorted({a.population or "the main one" for a in known})
@@ -141,11 +164,7 @@ def _group(stage: Stage, data: Mapping[str, Any], given: Iterable[Any] | None) -
     stage.last_ids = ids
     if not known:
         return EMPTY
-    group: Group | None = stage.window.block
-    if group is not None and group.ids == ids:
-        group.given = given
-        return group
-    group = Group(stage, given, ids, known)
+    group = Group(stage, ids, known)
     stage.window.block = group
     return group
 
@@ -158,7 +177,7 @@ class _Empty(Group):
     """Nobody: a step at which no agent lives."""
 
     def __init__(self) -> None:
-        self.given, self.ids, self.agents, self.table = None, [], [], {}
+        self.ids, self.agents, self.table = [], [], {}
 
     def is_blank(self, row: int) -> bool:
         return True
@@ -239,7 +258,7 @@ class Trajectory:
         if self.length:
             self.fitted, coerced = fit_items(stage, population, items, where, (self.length,))
             stage.report.coerced += coerced
-            self.agent = agent if agent is not None else stage.agents.add(agent_id, population)
+            self.agent = agent if agent is not None else stage.join(agent_id, population)
 
     def put(self, stage: Stage, start: int, offset: int, count: int) -> None:
         """Write values ``start ... start + count`` to rows ``offset ...`` of the newest window."""

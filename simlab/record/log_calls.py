@@ -12,7 +12,7 @@ from typing import Any, Final
 from simlab.errors import InputError, StateError, ValueMismatchError
 from simlab.record.calls import log_agent, log_environment
 from simlab.record.fields import EpisodeFields
-from simlab.record.groups import EnvironmentTrajectory, Trajectory, is_by_agent, log_group, steps_of
+from simlab.record.groups import EnvironmentTrajectory, Trajectory, by_agent, is_by_agent, log_group, steps_of
 from simlab.record.records import store
 from simlab.record.report import Report
 from simlab.record.stage import NOWHERE, Stage
@@ -25,7 +25,7 @@ class LogCalls:
     """What a simulation calls while it runs; `HDF5Logger` adds the file."""
 
     path: Path
-    report: Report
+    _report: Report
     _stage: Stage | None
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class LogCalls:
             try:
                 yield stage
             finally:
-                self.report.seconds_logging += perf_counter() - began - (stage.writer.seconds_waited - waited)
+                self._report.seconds_logging += perf_counter() - began - (stage.writer.seconds_waited - waited)
 
     # -- steps
 
@@ -190,7 +190,8 @@ class LogCalls:
             The step in the open episode.
         agents : dict, optional
             Either arrays by name with the agent axis first, as in ``{"observations": {"vision": v}}`` with ``v`` of shape
-            ``(n_agents, 11, 11, 3)``; or a dictionary of values for each agent, by id.
+            ``(n_agents, 11, 11, 3)``; or a dictionary of values for each agent, by id, logged one agent after the other; or, as PettingZoo
+            hands them out, a dictionary by agent for each of observations, actions, rewards, ...
         agent_ids : iterable, optional
             Whose entries they are. May be left out once they are known; at the very first, agents are then called "agent_0", "agent_1", ...
         environment : dict, optional
@@ -209,8 +210,9 @@ class LogCalls:
             else:
                 stage.fresh = False
             try:
-                if agents and agent_ids is None and is_by_agent(stage, agents):
-                    for agent_id, data in agents.items():
+                each = by_agent(stage, agents) if agents and agent_ids is None else agents
+                if each and agent_ids is None and is_by_agent(stage, each):
+                    for agent_id, data in each.items():
                         self._log_agent(stage, agent_id, timestep, data)
                 elif agents is not None:
                     log_group(stage, agents, agent_ids)
@@ -312,7 +314,7 @@ class LogCalls:
         if stage.clock.is_open:
             self._end(stage, {})
         stage.clock.begin()
-        self.report.episodes += 1
+        self._report.episodes += 1
         stage.step = NOWHERE
         self._fields.open = fields
 

@@ -10,13 +10,14 @@ import sys
 import warnings
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from simlab import __version__
-from simlab.errors import MetadataError, SimlabError
+from simlab.errors import MetadataError, SimlabError, StorageError
 from simlab.record.book import SchemaBook
 from simlab.record.log_calls import LogCalls
 from simlab.record.report import Report
@@ -66,8 +67,6 @@ class HDF5Logger(LogCalls):
         Where the file lies.
     simulation : str
         The name of the simulation's group.
-    report : Report
-        What was recorded so far; complete after `finalize`.
 
     Raises
     ------
@@ -79,7 +78,8 @@ class HDF5Logger(LogCalls):
     Notes
     -----
     Rows are staged in memory and compressed and written by a thread of its own. An error there is raised by the next call, once. A call
-    that raises has recorded nothing; everything before it stays. A logger may be used from several threads.
+    that raises has recorded nothing, and everything before it stays; of a `log_step` with a dictionary for each agent, the agents before
+    the one that was refused stay too. A logger may be used from several threads.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class HDF5Logger(LogCalls):
         super().__init__()
         self._stage: Stage | None = None
         self.path = Path(path).expanduser()
-        self.report = Report()
+        self._report = Report()
         self._began = perf_counter()
         book = self._book = SchemaBook(as_schema(schema))
         default = resolve_compression(compression, "HDF5Logger")
@@ -123,7 +123,7 @@ class HDF5Logger(LogCalls):
         except BaseException:
             self._file.close()
             raise
-        self._stage = Stage(self._file, self._store, book, self.report)
+        self._stage = Stage(self._file, self._store, book, self._report)
         _open_loggers.add(self)
 
     @property
@@ -184,19 +184,23 @@ class HDF5Logger(LogCalls):
         with self._lock:
             stage = self._stage
             if stage is None:
-                return self.report
+                return self._report
             if stage.clock.is_open:
                 self._end(stage, {})
             stage.finish()
-            self._count(stage)
-            self.report.bytes_stored = self._store.stored_bytes()
-            self.report.seconds_open = perf_counter() - self._began
-            self._store.write_report(self.report.to_dict())
-            self._store.complete[()] = 1
-            self._file.close()
-            self._stage = None
+            report = self._counted(stage)
+            report.seconds_open = perf_counter() - self._began
+            try:
+                report.bytes_stored = self._store.stored_bytes()
+                self._store.write_report(report.to_dict())
+                self._store.complete[()] = 1
+                self._file.close()
+            except OSError as e:
+                why = os.strerror(e.errno) if e.errno else e
+                raise StorageError(f"{self.path} holds every row, but could not be closed: {why}. Call finalize() again.") from e
+            self._stage, self._report = None, report
             _open_loggers.discard(self)
-            return self.report
+            return report
 
     close = finalize
 
@@ -207,14 +211,26 @@ class HDF5Logger(LogCalls):
         self._new_lock()
         _open_loggers.discard(self)
 
-    def _count(self, stage: Stage) -> None:
-        report, tally = self.report, stage.writer.tally
-        report.rows, report.agents = stage.clock.rows, len(stage.agents)
-        report.values, report.bytes_raw, report.late = tally.values, tally.bytes_raw, tally.late
-        report.overwritten += tally.overwritten
-        report.dropped = stage.writer.dropped
-        report.seconds_logging += self._by_agent_seconds
-        report.seconds_waiting = stage.writer.seconds_waited
+    @property
+    def report(self) -> Report:
+        """What was recorded. Until `finalize`, values and bytes are those of rows that left for the disk."""
+        stage = self._stage
+        return self._report if stage is None else self._counted(stage)
+
+    def _counted(self, stage: Stage) -> Report:
+        report, tally = self._report, stage.writer.tally
+        return replace(
+            report,
+            rows=stage.clock.rows,
+            agents=len(stage.agents),
+            values=tally.values,
+            bytes_raw=tally.bytes_raw,
+            late=tally.late,
+            overwritten=report.overwritten + tally.overwritten,
+            dropped=stage.writer.dropped,
+            seconds_logging=report.seconds_logging + self._by_agent_seconds,
+            seconds_waiting=stage.writer.seconds_waited,
+        )
 
     def __enter__(self) -> Self:
         return self

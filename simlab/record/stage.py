@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from simlab.record.agents import AgentRegistry
+from simlab.record.agents import Agent, AgentRegistry
 from simlab.record.book import SchemaBook
 from simlab.record.jobs import Block, Job
 from simlab.record.lanes import Lanes
@@ -235,6 +235,12 @@ class Stage:
         lane = self._fresh_lane(lanes, agent.index, variables)
         self.window.by_id[agent_id] = lane
         return lane
+
+    def join(self, agent_id: Any, population: str) -> Agent:
+        """Make a new agent of a population."""
+        agent = self.agents.add(agent_id, population)
+        self.book.remember(agent.id, population)
+        return agent
 
     def environment_lane(self) -> Lane:
         """Return the lane of the environment's numbers in the located window."""

@@ -193,7 +193,7 @@ def refuse_if_open_elsewhere(path: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as e:
         raise RunInUseError(
-            f"{path} is open in another program (a writer, or a notebook that reads it). Close it there, or record to another name."
+            f"{path} is open in another program, or by a logger of this one that was not finalized. Close it first, or use another name."
         ) from e
     except OSError:
         return  # a file system without locks, or a file we may not read: the write itself will tell
