@@ -15,6 +15,7 @@ import numpy as np
 from simlab.conventions import ATTR_ENCODING, ATTR_ORIGINAL_NAME, STRLEN_SUFFIX
 from simlab.errors import MetadataError
 from simlab.metadata import from_json, to_json
+from simlab.metadata.encoding import is_utf8
 from simlab.schema.names import disk_name
 from simlab.schema.variable import storable_dtype
 from simlab.storage.attributes import read_attributes, write_attribute
@@ -35,7 +36,7 @@ def check_attachment(value: Any, where: str, depth: int = 0) -> Any:
     Raises
     ------
     MetadataError
-        If a key is not text, two keys clash on disk, or a leaf cannot be stored.
+        If a key is not text, a key or text is no UTF-8, or a leaf cannot be stored.
     """
     if isinstance(value, Mapping):
         if depth > _DEEPEST:
@@ -44,10 +45,12 @@ def check_attachment(value: Any, where: str, depth: int = 0) -> Any:
         for key, inner in value.items():
             if not isinstance(key, str) or not key or "\0" in key:
                 raise MetadataError(f"{where} has the key {key!r}; keys of an attachment are text of at least one letter. Use str(key).")
+            _check_utf8(key, f"The key {key!r} of {where}")
             out[key] = check_attachment(inner, f"{where}.{key}", depth + 1)
         return out
     if isinstance(value, str) and "\0" not in value:
-        return value
+        _check_utf8(value, where)
+        return str(value)
     if not isinstance(value, (str, bytes)) and hasattr(value, "__array__"):
         array = np.array(value)
         if array.dtype.kind not in "OVUST" and array.dtype.char != "G":
@@ -55,6 +58,13 @@ def check_attachment(value: Any, where: str, depth: int = 0) -> Any:
     elif isinstance(value, (bool, int, float, complex)) and not (isinstance(value, int) and not -(2**63) <= value < 2**63):
         return np.array(value)
     return (to_json(value, where),)
+
+
+def _check_utf8(text: str, what: str) -> None:
+    if not is_utf8(text):
+        raise MetadataError(
+            f"{what} holds half of a surrogate pair, which UTF-8 cannot store. Pass text.encode('utf-8', 'replace').decode(), or its bytes."
+        )
 
 
 def write_attachment(parent: h5py.Group, name: str, value: Any) -> None:
@@ -127,7 +137,7 @@ def _chunks(array: Array) -> tuple[int, ...]:
 
 
 def read_attachment(obj: h5py.Group | h5py.Dataset) -> Any:
-    """Return a nested dictionary, array, text or value as it was attached (lists as lists, 0-d arrays as Python numbers)."""
+    """Return a nested dictionary, array, text or value as it was attached (lists as lists, 0-d arrays as scalars)."""
     if isinstance(obj, h5py.Group):
         out = {}
         for name in obj:
@@ -148,4 +158,6 @@ def read_attachment(obj: h5py.Group | h5py.Dataset) -> Any:
     if type_ == "empty":
         return np.empty(tuple(np.atleast_1d(attributes["shape"]).tolist()), kind.logged)
     values = kind.from_disk(np.asarray(obj[...]))
-    return values.item() if values.ndim == 0 and kind.logged.kind not in "Mm" else values
+    if values.ndim:
+        return values
+    return values[()] if kind.logged.kind in "Mm" else values.item()

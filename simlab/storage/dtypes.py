@@ -79,7 +79,8 @@ class StoredType:
         if kind == "c":
             return np.ascontiguousarray(stored).view(self.logged).reshape(stored.shape[:-1])
         if kind in "bMm":
-            return np.ascontiguousarray(stored).view(self.logged)
+            # ascontiguousarray alone makes one row of a single value.
+            return np.ascontiguousarray(stored).view(self.logged).reshape(stored.shape)
         if self.logged.char == "g" and self.logged.itemsize > 8:
             parts = stored.astype(self.logged)
             return np.asarray(parts[..., 0] + parts[..., 1])
