@@ -54,7 +54,8 @@ def test_all_is_sorted_and_complete() -> None:
 
 
 def test_dir_shows_the_names() -> None:
-    assert set(simlab.__all__) <= set(dir(simlab))
+    assert {n for n in dir(simlab) if not n.startswith("__")} == set(simlab.__all__)
+    assert "__version__" in dir(simlab)
 
 
 def test_unknown_name() -> None:
