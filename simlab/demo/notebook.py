@@ -17,12 +17,19 @@ _CELLS: Final = (
     ("markdown", "Everything is labelled and nothing is read before it is asked for. The episodes:"),
     ("code", "ds.sim.episodes.to_dataframe()"),
     ("code", "ds.sim.plot_episode(0)"),
-    ("markdown", "What one agent got, and what all of them got in each episode:"),
+    ("markdown", "What one agent got, and what an agent got in each episode, as the mean over those that lived in it:"),
     ("code", 'ds.rewards.sel(agent="agent_0", time=slice(0, 100)).plot();'),
-    ("code", 'ds.rewards.groupby("episode").sum("time").mean("agent").to_series()'),
-    ("markdown", "An agent that was not born yet, or has died, logged nothing. `present` tells which values are real:"),
+    ("code", "ds.sim.episodes.return_mean.to_series()"),
+    (
+        "markdown",
+        "An agent that was not born yet, or has died, logged nothing. Integers that were not logged read as 0, floats as NaN; "
+        "`ds.sim.present(name)` tells which values were logged:",
+    ),
     ("code", 'ds.sim.present("actions").sum("agent").plot();'),
-    ("markdown", "Channels have names. How much food the agents saw:"),
+    (
+        "markdown",
+        "Channels have names. How much food the agents saw; `where(present)` leaves those out that saw nothing because they did not live:",
+    ),
     (
         "code",
         'seen = (ds.vision.sel(vision_channel="food") > 0).sum(("vision_y", "vision_x"))\n'
@@ -33,7 +40,7 @@ _CELLS: Final = (
     ("code", 'ds.sim.transitions(agent_id="agent_1")'),
     ("markdown", "What the run was made from, and the world at a moment:"),
     ("code", 'ds.sim.config, ds.sim.attachment("world")["walls"].shape'),
-    ("code", 'ds.sim.snapshot("state_snapshots", time=100).sel(state_snapshots_channel="food").plot();'),
+    ("code", 'ds.sim.snapshot("state_snapshots", time=100).sel(state_snapshots_channel="food").plot(yincrease=False);'),
 )
 
 
