@@ -201,6 +201,22 @@ def test_long_episodes_sparse_steps_and_odd_names(tmp_path: Path) -> None:
     assert "\x1b" not in told
 
 
+def test_actions_without_names_have_rows_and_large_numbers_small_print(tmp_path: Path) -> None:
+    def fill(log: Any) -> None:
+        for t in range(40):
+            log.log_agent_step("a", t, {"actions": {"turn": t % 3 - 1, "rare": (5, 7000)[t % 2], "far": 37 * t}, "rewards": 1e19 * t})
+            log.log_agent_step("a", t, {"note": "x", "word": "y"})
+
+    figure = plot_episode(record(tmp_path / "a.h5", fill))
+    told = words(figure)
+    ticks = {ax.get_title(loc="left"): [tick.get_text() for tick in ax.get_yticklabels()] for ax in figure.axes}
+    assert (ticks["turn of a"], ticks["rare of a"]) == (["-1", "0", "1"], ["5", "7000"])
+    assert "2 variables of text" in told
+    [rewards] = [ax for ax in figure.axes if ax.get_title(loc="left").startswith("rewards")]
+    assert rewards.yaxis.get_offset_text().get_text()
+    assert rewards.yaxis.get_offset_text().get_fontsize() < rewards.title.get_fontsize()
+
+
 def test_populations_are_told(tmp_path: Path) -> None:
     def fill(log: Any) -> None:
         for t in range(8):

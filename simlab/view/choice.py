@@ -153,6 +153,8 @@ def _choose_variables(episode: Episode, choice: Choice, names: list[str], asked:
     _limit(choice, episode, asked)
     if other and asked:
         choice.notes.append(f"not drawn, being neither numbers over time nor pictures: {', '.join(other)}")
+    elif texts := sum(episode.data[name].dtype.kind in "OSTU" for name in other):
+        choice.notes.append(f"{texts} variable{'' if texts == 1 else 's'} of text")
 
 
 def _limit(choice: Choice, episode: Episode, asked: bool) -> None:

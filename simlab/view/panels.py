@@ -24,6 +24,8 @@ FOCUS: Final = "#d55e00"
 SMALL: Final = 7.0
 MOST_POINTS: Final = 2000
 """A line of more points is drawn from means over several steps."""
+MOST_ACTIONS: Final = 24
+"""Actions of more values have no row for each."""
 
 
 def hexes() -> list[str]:
@@ -190,31 +192,33 @@ def reward_lines(
     locate(ax)
 
 
-def locate(ax: Axes) -> None:
-    """Put few numbers on a low panel."""
-    ax.yaxis.set_major_locator(MaxNLocator(3))
+def locate(ax: Axes, whole: bool = False) -> None:
+    """Put few numbers on a low panel, and what they are multiples of in small print at the end of the title's line."""
+    ax.yaxis.set_major_locator(MaxNLocator(3, integer=whole))
+    ax.yaxis.set_offset_position("right")
+    ax.yaxis.get_offset_text().set(fontsize=6, color=FAINT)
 
 
 def action_steps(ax: Axes, steps: NDArray[Any], values: NDArray[Any], there: NDArray[np.bool_], names: list[str] | None) -> None:
     """Draw what one agent did at every step, by name."""
     shown = np.where(there, values.astype(float), np.nan)
     found = np.unique(shown[there])
-    if names is None and len(found) <= 24 and found.size and 0 <= found[0] <= found[-1] < 24:
-        names = [str(i) for i in range(int(found[-1]) + 1)]
-    count = len(names) if names else 0
-    if names and count <= 24:
+    rows = list(range(len(names))) if names else [int(value) for value in found]
+    if not names and 0 <= rows[0] <= rows[-1] < MOST_ACTIONS:
+        rows = list(range(rows[-1] + 1))
+    if len(rows) <= MOST_ACTIONS:
         wide = float(np.clip(400 / max(1, len(steps)), 0.4, 4))
-        for value in range(count):
+        for row, value in enumerate(rows):
             at = np.flatnonzero(shown == value)
-            ax.vlines(steps[at], value - 0.34, value + 0.34, color=FOCUS, lw=wide)
-        ax.set_yticks(range(count), [clipped(name, 12) for name in names])
-        ax.set_ylim(count - 0.4, -0.6)
+            ax.vlines(steps[at], row - 0.34, row + 0.34, color=FOCUS, lw=wide)
+        ax.set_yticks(range(len(rows)), [clipped(name, 12) for name in names or map(str, rows)])
+        ax.set_ylim(len(rows) - 0.4, -0.6)
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
     else:
         every = max(1, -(-len(steps) // (20 * MOST_POINTS)))  # a mean of actions would be no action
-        ax.plot(steps[::every], shown[::every], ".", ms=1.5, color=FOCUS)
-        locate(ax)
+        ax.plot(steps[::every], shown[::every], ".", ms=5 if len(steps) <= MOST_POINTS else 2, color=FOCUS, mew=0)
+        locate(ax, whole=True)
 
 
 def shares(ax: Axes, values: NDArray[Any], count: int) -> None:
