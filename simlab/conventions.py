@@ -66,8 +66,13 @@ FLAT_NAMES: Final = {
     "state": STATES,
     "states": STATES,
     "terminated": TERMINATIONS,
+    "termination": TERMINATIONS,
+    "terminations": TERMINATIONS,
     "truncated": TERMINATIONS,
+    "truncation": TERMINATIONS,
+    "truncations": TERMINATIONS,
     "done": TERMINATIONS,
+    "dones": TERMINATIONS,
 }
 """In a flat dictionary these names are what they say; any other name is an observation."""
 

@@ -146,11 +146,32 @@ def test_a_terminal_step_is_kept_without_a_successor(tmp_path: Path) -> None:
     cut = [(t, step(10 + t, terminated=False, truncated=t == 2)) for t in range(3)]
     with simlab.open_run(make(tmp_path / "run.h5", {("a", 0): rows, ("a", 1): cut})) as ds:
         got = ds.sim.transitions("a")
-        assert got.observation.values.tolist() == [0, 1, 2, 3, 10, 11]
-        assert got.terminated.values.tolist() == [False, False, False, True, False, False]
-        assert got.has_next.values.tolist() == [True, True, True, False, True, True]
-        assert np.isnan(got.next_observation.values[3])
-        assert not got.truncated.values.any()  # the row that was cut has no successor
+        assert got.observation.values.tolist() == [0, 1, 2, 3, 10, 11, 12]
+        assert got.reward.values.tolist() == [0, 0.5, 1, 1.5, 5, 5.5, 6]
+        assert got.terminated.values.tolist() == [False, False, False, True, False, False, False]
+        assert got.truncated.values.tolist() == [False] * 6 + [True]
+        assert got.has_next.values.tolist() == [True, True, True, False, True, True, False]
+        assert np.isnan(got.next_observation.values[[3, 6]]).all()
+
+
+def test_what_is_said_of_the_episode_flags_its_last_row(tmp_path: Path) -> None:
+    steps = {("a", e): [(t, step(10 * e + t)) for t in range(3)] for e in range(3)} | {("b", 0): [(t, step(50 + t)) for t in range(2)]}
+    run = make(tmp_path / "run.h5", steps, terminated=[False, True, False], truncated=[True, False, False])
+    with simlab.open_run(run) as ds:
+        got = ds.sim.transitions("a")
+        assert got.observation.values.tolist() == [0, 1, 2, 10, 11, 12, 20, 21]  # nothing is said of the last one
+        assert got.truncated.values.tolist() == [False, False, True] + [False] * 5
+        assert got.terminated.values.tolist() == [False] * 5 + [True, False, False]
+        assert got.has_next.values.tolist() == [True, True, False, True, True, False, True, True]
+        assert ds.sim.transitions("b").truncated.values.tolist() == [False, True]
+
+
+def test_what_agents_say_goes_before_what_is_said_of_the_episode(tmp_path: Path) -> None:
+    rows = [(t, step(t, terminated=False, truncated=False)) for t in range(3)]
+    with simlab.open_run(make(tmp_path / "run.h5", {("a", 0): rows}, terminated=[False], truncated=[True])) as ds:
+        got = ds.sim.transitions("a")
+        assert got.observation.values.tolist() == [0, 1]
+        assert not got.truncated.values.any()
 
 
 def test_a_last_observation_without_an_action_is_a_successor(tmp_path: Path) -> None:

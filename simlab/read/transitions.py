@@ -2,9 +2,10 @@
 
 The convention is Gymnasium's: row t of an agent holds the observation that it saw, the action that it then took, and the reward,
 ``terminated`` and ``truncated`` that came of it. The next observation is the one of the agent's next row in the same episode at
-which it logged one; where steps are sparse, that is several steps later. The last row of an episode has no successor and is left
-out, unless the episode terminated there: what comes after a terminal state counts for nothing, so the transition is kept, with
-NaN (or 0) as next observation and ``has_next`` False.
+which it logged one; where steps are sparse, that is several steps later. The last row of an agent in an episode
+has no successor. Where ``terminated`` or ``truncated`` is True at that row (or, where agents log neither, of the whole episode),
+the transition is kept with its reward, with NaN (or 0) as next observation and ``has_next`` False; of an episode that was cut
+without a word it is left out.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from simlab.storage.dtypes import Array
 
 TRANSITION: Final = "transition"
 _BLOCK_BYTES: Final = 64 << 20
-_ENDS: Final = {"terminated": ("terminated", "done"), "truncated": ("truncated",)}
+_ENDS: Final = {
+    "terminated": ("terminated", "termination", "terminations", "done", "dones"),
+    "truncated": ("truncated", "truncation", "truncations"),
+}
+"""What Gymnasium and PettingZoo call them; of several that are there, the first one counts."""
 
 
 @dataclass(slots=True)
@@ -122,12 +127,12 @@ def _rows(
     following = np.where(follows, np.append(row[1:], -1), -1)
     told = {}
     for word, synonyms in _ENDS.items():
-        name = next((n for n in names[TERMINATIONS] if n.rsplit(".", 1)[-1] in synonyms), None)
+        name = next((n for s in synonyms for n in names[TERMINATIONS] if n.rsplit(".", 1)[-1] == s), None)
         told[word] = None if name is None else (part[name].transpose(dim, TIME).values.astype(bool) & present[name])[agent, row]
     own = any(t is not None for t in told.values())
     ended = {w: _of_episodes(table, w, episode[row]) & (following < 0) if not own else np.zeros(agent.size, bool) for w in _ENDS}
     ended |= {w: t for w, t in told.items() if t is not None}
-    keep = np.flatnonzero(acted[agent, row] & (follows | ended["terminated"]))
+    keep = np.flatnonzero(acted[agent, row] & (follows | ended["terminated"] | ended["truncated"]))
     agent, row, following = agent[keep], row[keep], following[keep]
     ends = {w: values[keep] for w, values in ended.items()}
     if not own:
