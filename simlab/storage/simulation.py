@@ -149,7 +149,7 @@ class SimulationStore:
             dim = disk_name(variable.name).replace(".", "_") + TIME_SUFFIX
             scale = create_coordinate(group, dim, "int64", long_name=f"run clock of {variable.name}", units="1", axis="T")
             rows = chunk_of_series(variable.row_bytes)
-            own = SeriesGrid(group, self.group, [scale], "", rows=rows)
+            own = SeriesGrid(environment.group, self.group, [scale], "", rows=rows)
             own.add([variable], self.compression, rows)
             column = own.columns[0]
             if variable.every:
