@@ -91,6 +91,30 @@ def test_infer_rewards() -> None:
     assert dtype(2**53 + 1) == "int64"
 
 
+@pytest.mark.parametrize(
+    ("value", "lead", "dtype", "shape"),
+    [
+        ([1, 2.5], 1, "float64", ()),
+        ([[1, 2], [3, 0.5]], 1, "float64", (2,)),
+        ([[1, 2], [3, 0.5]], 2, "float64", ()),
+        ([1, 2**63], 1, "uint64", ()),
+        (["a", "bcd"], 1, "str", ()),
+        (np.zeros((4, 3, 2), "f2"), 2, "float16", (2,)),
+    ],
+)
+def test_infer_from_all_entries(value: object, lead: int, dtype: str, shape: tuple[int, ...]) -> None:
+    v = infer_variable("x", value, "observations", where, lead)
+    assert (v.dtype, v.shape) == (Variable("x", dtype=dtype).dtype, shape)
+    fit(value, v, where, np.shape(value)[:lead])  # type: ignore[arg-type]
+    assert infer_variable("reward", [0, 1], "rewards", where, 1).dtype == "float64"
+
+
+@pytest.mark.parametrize(("value", "lead"), [(3, 1), ([], 1), ([1, 2], 2), (np.zeros((2, 0, 3)), 2)])
+def test_infer_from_no_entry(value: object, lead: int) -> None:
+    with pytest.raises(ValueMismatchError, match="has no first entry to learn from: its shape is"):
+        infer_variable("x", value, "observations", where, lead)
+
+
 def test_infer_takes_anything_with_an_array() -> None:
     class Tensor:
         def __array__(self, dtype: Any = None, copy: Any = None) -> Any:

@@ -19,7 +19,7 @@ Where = Callable[[], str]
 """Tells where a value came from, only when a message needs it: "of agent 'agent_3' at step 41"."""
 
 
-def infer_variable(name: str, value: object, modality: str, where: Where) -> Variable:
+def infer_variable(name: str, value: object, modality: str, where: Where, lead: int = 0) -> Variable:
     """Return the variable that a first value stands for.
 
     Numpy arrays, scalars and tensors keep their dtype. Python's ``bool``, ``int``, ``float`` and ``complex`` (and lists of them)
@@ -31,16 +31,18 @@ def infer_variable(name: str, value: object, modality: str, where: Where) -> Var
     name : str
         Of the variable; nested names joined by dots.
     value : object
-        What was logged for one agent at one step.
+        What was logged for one agent at one step, or with `lead` for many.
     modality : str
         "observations", "actions", ... or "environment".
     where : callable
         Returns where the value came from.
+    lead : int, optional
+        Number of axes (agents, steps) before the variable's own. All entries along them count: ``[1, 2.5]`` is a float.
 
     Raises
     ------
     ValueMismatchError
-        If a run cannot hold such a value.
+        If a run cannot hold such a value, or there is no entry along the leading axes.
     SchemaError
         If the name is reserved.
 
@@ -51,12 +53,17 @@ def infer_variable(name: str, value: object, modality: str, where: Where) -> Var
     (dtype('int64'), dtype('float64'))
     >>> infer_variable("vision", np.zeros((11, 11, 3), "uint8"), "observations", str).shape
     (11, 11, 3)
+    >>> infer_variable("speed", [[1, 2], [3, 4.5]], "observations", str, lead=1)
+    Variable(name='speed', shape=(2,), dtype=dtype('float64'), ...
     """
 
     def subject() -> str:
         return _subject(name, where)
 
     array = take(value, subject)
+    if array.ndim < lead or 0 in array.shape[:lead]:
+        advice = "Declare it in a schema, or pass an array."
+        raise ValueMismatchError(f"{subject()} has no first entry to learn from: its shape is {array.shape}. {advice}")
     if 0 in array.shape:
         advice = "Leave it out until it has entries, or declare its shape."
         raise ValueMismatchError(f"{subject()} has shape {array.shape}, which holds nothing. {advice}")
@@ -65,7 +72,7 @@ def infer_variable(name: str, value: object, modality: str, where: Where) -> Var
         encode(array, subject)  # no variable may come of text that no file can hold
     if dtype.kind == "i" and modality == REWARDS and is_weak(value) and array.min() >= -_EXACT and array.max() <= _EXACT:
         dtype = np.dtype(np.float64)
-    return Variable(name, array.shape, dtype, modality=modality)
+    return Variable(name, array.shape[lead:], dtype, modality=modality)
 
 
 def fit(value: object, variable: Variable, where: Where, lead: tuple[int, ...] = ()) -> tuple[Array, bool]:
