@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from simlab import HDF5Logger, open_run
 from simlab.errors import MissingPackageError, RunNotFoundError, SchemaError, StorageError
 from simlab.schema import Schema, Variable
 from simlab.schema.files import as_schema
-from simlab.schema.names import disk_name, is_plain
+from simlab.schema.names import disk_name, is_kept, is_plain
 
 # -- variables
 
@@ -53,7 +54,8 @@ def test_what_follows_from_shape_and_dtype(shape: Any, dtype: Any, kind: str, di
         ({"name": ""}, "A variable's name is empty"),
         ({"name": 5}, "A variable's name must be text, not 5"),
         ({"name": "time"}, "the run keeps 'time' for itself. Choose another name, such as 'time_value'."),
-        ({"name": "camera.agent"}, "the run keeps 'agent' for itself"),
+        ({"name": "a\ud800"}, r"A variable cannot be called 'a\\ud800': '\\ud800' is half of a surrogate pair"),
+        ({"shape": (1,) * 29}, "'x' has 29 axes; a file holds 28 at most"),
         ({"name": "logged_1"}, "the run keeps 'logged_1' for itself"),
         ({"shape": (0,)}, r"'x' has shape \(0,\); give a tuple of whole numbers above zero"),
         ({"shape": (2.0,)}, "has shape"),
@@ -110,6 +112,43 @@ def test_one_rule_for_names(name: str) -> None:
     assert disk_name(stored) == stored
     assert "/" not in stored
     stored.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("episode.r", "episode_.r"),
+        ("camera.time", "camera.time_"),
+        ("logged_1.agent.agent", "logged_1_.agent_.agent_"),
+        ("agent id", "agent_id_"),
+        ("logged.1", "logged_1_"),
+        ("agents.timed", "agents.timed"),
+        ("logged_" + "1" * 300, "logged_" + "1" * 192 + "_"),
+        (".".join(["time"] * 40), "_".join(["time"] * 40)),
+    ],
+)
+def test_kept_names_as_parts(name: str, stored: str) -> None:
+    assert disk_name(name) == stored
+    assert disk_name(stored) == stored
+    assert is_plain(stored)
+    assert Variable(name).name == name
+
+
+@given(st.lists(st.sampled_from(["time", "agent", "agent_id", "logged_2", "x", "a b", "1", "+"]), min_size=2, max_size=60))
+def test_one_rule_for_kept_names(parts: list[str]) -> None:
+    stored = disk_name(".".join(parts))
+    assert is_plain(stored)
+    assert disk_name(stored) == stored
+    assert not any(map(is_kept, stored.split(".")))
+
+
+def test_most_axes(tmp_path: Path) -> None:
+    shape = (1,) * 28
+    with HDF5Logger(tmp_path / "run.h5", schema=Schema(observations=[Variable("x", shape), Variable("z", shape, "S")])) as log:
+        log.log_agent_step("a", 0, {"x": np.ones(shape, "f4"), "z": np.full(shape, "ab")})
+    with open_run(tmp_path / "run.h5") as ds:
+        assert ds.x.values.shape == (1, 1, *shape)
+        assert ds.z.values.item() == "ab"
 
 
 # -- clashes
@@ -398,7 +437,7 @@ def test_pictures_with_channels_first() -> None:
         (lambda s: (5,), "'observation' is int, which is no Gymnasium space"),
         (lambda s: (s.Dict(),), "is an empty Dict"),
         (lambda s: (s.Box(0, 1, (0, 3)),), r"is a Box of shape \(0, 3\), which holds nothing"),
-        (lambda s: (s.Dict(agent=s.Discrete(3)),), "the run keeps 'agent' for itself"),
+        (lambda s: (s.Dict({"observation": s.Discrete(2), "agent": s.Discrete(3)}),), "'observation' a value, the other a group"),
         (lambda s: (s.Tuple([s.Discrete(2)]), s.Tuple([s.Discrete(2)])), "both have a part called 'item_0'"),
     ],
 )

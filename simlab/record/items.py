@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from simlab.conventions import AGENT_MODALITIES, ENVIRONMENT, FLAT_NAMES, OBSERVATIONS
 from simlab.errors import ValueMismatchError
+from simlab.schema.names import free_name
 
 Where = Callable[[], str]
 
@@ -40,7 +41,8 @@ def agent_items(data: Mapping[str, Any], where: Where, known: Container[str] = (
     Notes
     -----
     ``{"observations": {"vision": v}}`` and ``{"vision": v}`` both yield "vision", an observation; ``{"camera": {"rgb": v}}``
-    yields "camera.rgb"; "rewards", "actions" and their like are what they say.
+    yields "camera.rgb"; "rewards", "actions" and their like are what they say. A name that the run keeps for itself gets its
+    modality in front: "agent" yields "observation.agent".
     """
     for key, value in _entries(data, where):
         modality = GROUP_WORDS.get(key, OBSERVATIONS)
@@ -49,7 +51,7 @@ def agent_items(data: Mapping[str, Any], where: Where, known: Container[str] = (
         if isinstance(value, Mapping):
             yield from _nested(value, "" if explicit else key, modality, where, explicit, known)
         elif value is not None:
-            yield Item(key, value, modality)
+            yield Item(free_name(key, modality), value, modality)
 
 
 def environment_items(data: Mapping[str, Any], where: Where) -> Iterator[Item]:
@@ -64,7 +66,7 @@ def _nested(data: Mapping[str, Any], prefix: str, modality: str, where: Where, e
         if isinstance(value, Mapping):
             yield from _nested(value, name, modality, where, explicit, known)
         elif value is not None:
-            yield Item(name, value, modality, explicit)
+            yield Item(free_name(name, modality), value, modality, explicit)
 
 
 def _parts(value: Any, name: str, known: Container[str]) -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from simlab.conventions import ACTIONS, OBSERVATIONS
 from simlab.errors import SchemaError, did_you_mean
 from simlab.schema.declarations import Declared
+from simlab.schema.names import free_name
 from simlab.schema.schema import KEPT_NAMES, Schema
 from simlab.schema.variable import Kind, Variable
 
@@ -47,7 +48,8 @@ def schema_from_spaces(
     ----------
     observation_space : space
         Of one agent. A single space becomes the variable "observation", a ``Dict`` one variable for each key (nested ones joined
-        by dots), a ``Tuple`` "item_0", "item_1", ...
+        by dots), a ``Tuple`` "item_0", "item_1", ... A key that the run keeps for itself, such as "agent", becomes
+        "observation.agent" (of actions "action.agent"); it is logged under its own name.
     action_space : space, optional
         Of one agent. A single space becomes the variable "actions", a ``Dict`` or ``Tuple`` as above.
     rewards : Variable or sequence of Variable, optional
@@ -195,7 +197,7 @@ def _variables(space: Any, name: str, modality: str, nested: bool = False) -> It
     elif kind == "Tuple":
         parts = {f"item_{i}": part for i, part in enumerate(space.spaces)}
     else:
-        yield _variable(space, kind, name, modality)
+        yield _variable(space, kind, free_name(name, modality), modality)
         return
     if not parts:
         raise SchemaError(f"The space of {name!r} is an empty {kind}, which samples nothing. Leave it out, or pass None.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal
@@ -11,9 +10,9 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-from simlab.conventions import LOGGED, RESERVED_NAMES
+from simlab.conventions import RESERVED_NAMES
 from simlab.errors import SchemaError, did_you_mean
-from simlab.schema.names import disk_name
+from simlab.schema.names import disk_name, is_kept
 
 Kind = Literal["continuous", "image", "discrete", "boolean", "text", "time"]
 KINDS: Final = ("continuous", "image", "discrete", "boolean", "text", "time")
@@ -21,7 +20,8 @@ INHERIT: Final = "inherit"
 """The compression of a variable that says nothing: the logger's own."""
 
 _STORABLE_KINDS: Final = "biufcMm"
-_LOGGED_BITS: Final = re.compile(LOGGED + r"(_\d+)?")
+_MOST_AXES: Final = 28
+"""HDF5 has 32; agents, time and the letters or parts of a value take some."""
 TEXT: Final = np.dtype("S")
 """The dtype of a text variable: UTF-8 of any length. (In a schema it is written ``"str"``.)"""
 
@@ -114,17 +114,18 @@ class Variable:
         object.__setattr__(self, key, value)
 
     def _check_name(self) -> None:
-        for part in disk_name(self.name).split("."):
-            if part in RESERVED_NAMES or _LOGGED_BITS.fullmatch(part):
-                raise SchemaError(
-                    f"A variable cannot be called {self.name!r}: the run keeps {part!r} for itself. "
-                    f"Choose another name, such as {part + '_value'!r}."
-                )
+        if is_kept(disk_name(self.name)):
+            raise SchemaError(
+                f"A variable cannot be called {self.name!r}: the run keeps {self.name!r} for itself. "
+                f"Choose another name, such as {self.name + '_value'!r}."
+            )
 
     def _whole_shape(self, shape: object) -> tuple[int, ...]:
         axes = (shape,) if isinstance(shape, (int, np.integer)) else shape
         if isinstance(axes, (Sequence, np.ndarray)):
             sizes = tuple(axes)
+            if len(sizes) > _MOST_AXES:
+                raise SchemaError(f"{self.name!r} has {len(sizes)} axes; a file holds {_MOST_AXES} at most. Reshape it to fewer.")
             if all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n > 0 for n in sizes):
                 return tuple(int(n) for n in sizes)
         raise SchemaError(f"{self.name!r} has shape {shape!r}; give a tuple of whole numbers above zero, () for a single number.")
