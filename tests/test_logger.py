@@ -996,3 +996,13 @@ def test_episode_fields_that_the_table_keeps(path: Path, field: dict[str, Any]) 
         log.begin_episode()
         with pytest.raises(MetadataError):
             log.end_episode(**field)
+
+
+def test_whole_lists_are_looked_at(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_episode({"observations": [[0, 0], [0.5, 1.0]], "speed": [0, 0.5]})
+        log.begin_episode()
+        log.log_step(0, agents={"height": [1, 2.5]}, agent_ids=["agent_0", "agent_1"])
+    with simlab.open_run(path) as ds:
+        assert ds.speed.values[0, :2].tolist() == [0.0, 0.5]
+        assert ds.height.values[:, 2].tolist() == [1.0, 2.5]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from simlab.errors import SchemaError, ValueMismatchError, did_you_mean
+from simlab.errors import SchemaError, did_you_mean
 from simlab.record.items import GROUP_WORDS, Item, Where
 from simlab.schema import Schema, Variable
 from simlab.schema.names import disk_name
@@ -116,7 +116,7 @@ class SchemaBook:
                 self._same_place(declared, item, where)
             elif item.name not in new:
                 self._must_be_extensible(item.name, [v.name for v in self.schema.variables(population)], where)
-                new[item.name] = self._infer(item, where, lead)
+                new[item.name] = infer_variable(item.name, item.value, item.modality, where, lead)
         if not new:
             return
         self.schema = self.schema.extended(new.values(), population)
@@ -130,21 +130,10 @@ class SchemaBook:
         for item in items:
             if item.name not in known and item.name not in new:
                 self._must_be_extensible(item.name, known, where)
-                new[item.name] = self._infer(item, where, lead)
+                new[item.name] = infer_variable(item.name, item.value, item.modality, where, lead)
         if new:
             self.schema = self.schema.extended(new.values(), None)
             self._sort_environment(new.values())
-
-    @staticmethod
-    def _infer(item: Item, where: Where, lead: int) -> Variable:
-        value = item.value
-        for _ in range(lead):
-            if not hasattr(value, "__getitem__") or not len(value):
-                raise ValueMismatchError(
-                    f"{item.name!r} {where()} has no first entry to learn from: {value!r}. Declare it in a schema, or pass an array."
-                )
-            value = value[0]
-        return infer_variable(item.name, value, item.modality, where)
 
     def _must_be_extensible(self, name: str, known: Iterable[str], where: Where) -> None:
         if not self.schema.extensible:
