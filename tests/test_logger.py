@@ -1006,3 +1006,9 @@ def test_whole_lists_are_looked_at(path: Path) -> None:
     with simlab.open_run(path) as ds:
         assert ds.speed.values[0, :2].tolist() == [0.0, 0.5]
         assert ds.height.values[:, 2].tolist() == [1.0, 2.5]
+
+
+@pytest.mark.parametrize("name", ["", "a\0", "\ud800", 3, None])
+def test_names_of_attachments_that_are_none(path: Path, name: Any) -> None:
+    with simlab.HDF5Logger(path) as log, pytest.raises(MetadataError, match="attachment needs a name"):
+        log.attach(name, 1)

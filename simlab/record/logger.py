@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, Self
 
 from simlab import __version__
 from simlab.errors import MetadataError, SimlabError, StorageError
+from simlab.metadata.encoding import is_utf8
 from simlab.record.book import SchemaBook
 from simlab.record.log_calls import LogCalls
 from simlab.record.report import Report
@@ -150,7 +151,7 @@ class HDF5Logger(LogCalls):
         """
         with self._lock:
             stage = self._ready()
-            if not isinstance(name, str) or not name:
+            if not isinstance(name, str) or not name or "\0" in name or not is_utf8(name):
                 raise MetadataError(f"An attachment needs a name of at least one letter, not {name!r}.")
             if name in self._fields.attachments:
                 raise MetadataError(f"There is an attachment {name!r} already. Choose another name.")
@@ -204,7 +205,7 @@ class HDF5Logger(LogCalls):
 
     close = finalize
 
-    def leave_to_parent(self) -> None:
+    def _leave_to_parent(self) -> None:
         """Let go of the file in a process that was forked while it was recorded; the parent goes on as if nothing had happened."""
         self._file.let_go()
         self._stage, self._is_forked = None, True
@@ -294,7 +295,7 @@ def _finalize_or_tell(logger: HDF5Logger) -> None:
 def _let_go_after_fork() -> None:
     """Leave every logger to the parent: its writer's thread does not live here, and its locks may be held for ever."""
     for logger in list(_open_loggers):
-        logger.leave_to_parent()
+        logger._leave_to_parent()
     _being_finalized.clear()
 
 
