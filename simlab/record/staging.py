@@ -7,12 +7,16 @@ reader of the arrays (a journal) never takes half a row for a whole one. Cells w
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from simlab.record.lanes import Lanes
 from simlab.record.records import Lane
+
+
+_HELD_AT_ONCE: Final = 64 << 20
+"""Up to here a window gets all of its memory once the first row told how wide rows are."""
 
 
 class Window:
@@ -82,7 +86,8 @@ class Window:
         """Make the next row and return its offset."""
         offset = self.count
         if offset >= self._held:
-            self._held = min(self.capacity, 2 * self._held)
+            fits = self.row_bytes() * self.capacity <= _HELD_AT_ONCE
+            self._held = self.capacity if fits else min(self.capacity, 2 * self._held)
             for lanes in (*self.lanes.values(), self.environment):
                 lanes.hold_rows(self._held)
             self.forget_lanes()
