@@ -14,7 +14,6 @@ import numpy as np
 from simlab.record.lanes import Lanes
 from simlab.record.records import Lane
 
-
 _HELD_AT_ONCE: Final = 64 << 20
 """Up to here a window gets all of its memory once the first row told how wide rows are."""
 
