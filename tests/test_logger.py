@@ -1012,3 +1012,115 @@ def test_whole_lists_are_looked_at(path: Path) -> None:
 def test_names_of_attachments_that_are_none(path: Path, name: Any) -> None:
     with simlab.HDF5Logger(path) as log, pytest.raises(MetadataError, match="attachment needs a name"):
         log.attach(name, 1)
+
+
+# -- what must leave no trace
+
+
+def test_refused_steps_of_all_agents_leave_no_row(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_step(0, agents={"a": {"x": 1.0}, "b": {"x": 1.0}})
+        with pytest.raises(ValueMismatchError):
+            log.log_step(1, agents={"a": {"x": "text"}, "b": {"x": 2.0}})
+        with pytest.raises(ValueMismatchError):
+            log.log_env_step(2, {"n": object()})
+        log.log_step(3, agents={})
+        with pytest.raises(ValueMismatchError):
+            log.log_agent_step("a", 3, {"x": "text"})
+    with simlab.open_run(path) as ds:
+        assert ds.step.values.tolist() == [0, 3]
+
+
+@pytest.mark.parametrize("name", ["a.b", "a//b", "", 5, "\ud800"])
+def test_a_simulation_without_a_proper_name_costs_no_file(path: Path, name: Any) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_env_step(0, {"n": 1})
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="cannot be a group"):
+        simlab.HDF5Logger(path, mode="w", simulation=name)
+    assert path.read_bytes() == before
+    with pytest.raises(InputError):
+        simlab.HDF5Logger(path.with_name("new.h5"), simulation=name)
+    assert not path.with_name("new.h5").exists()
+
+
+@pytest.mark.parametrize("place", [5, None, b"run.h5", "", "a\0b"])
+def test_paths_that_are_none(place: Any) -> None:
+    with pytest.raises(InputError, match="path of a run file"):
+        simlab.HDF5Logger(place)
+
+
+def test_dates_lose_no_digit(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_agent_step("a", 0, {"t": np.datetime64("2020-01-01T00:00:00", "s"), "d": np.timedelta64(3, "s")})
+        with pytest.raises(ValueMismatchError):
+            log.log_agent_step("a", 1, {"t": np.datetime64("2020-01-01T00:00:00.123", "ms")})
+        with pytest.raises(ValueMismatchError):
+            log.log_agent_step("a", 1, {"d": np.timedelta64(1500, "ms")})
+        log.log_agent_step("a", 1, {"t": np.datetime64("2020-01-01T00:00:01.000", "ms")})
+    with simlab.open_run(path) as ds:
+        assert ds.t.values.tolist() == np.array([["2020-01-01T00:00:00", "2020-01-01T00:00:01"]], "M8[s]").tolist()
+
+
+@pytest.mark.parametrize("steps", [[-1, 0], [0, 2**40], [float("nan"), 1], ["a", "b"], [0.5, 1.5], [0, 0], [1]])
+def test_timesteps_of_a_trajectory_that_are_none(path: Path, steps: Any) -> None:
+    with simlab.HDF5Logger(path) as log, pytest.raises(TimestepError):
+        log.log_episode({"x": np.zeros(2)}, timesteps=steps)
+    assert log.report.rows == 0
+
+
+@pytest.mark.parametrize("step", [np.array([1, 2]), [3], "3"])
+def test_timesteps_that_cannot_be_compared(path: Path, step: Any) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_agent_step("a", 0, {"x": 1.0})
+        for call in (
+            lambda: log.log_agent_step("a", step, {"x": 1.0}),
+            lambda: log.log_env_step(step, {"n": 1}),
+            lambda: log.log_step(step, agents={"a": {"x": 1.0}}),
+        ):
+            with pytest.raises(TimestepError):
+                call()
+
+
+def test_environment_that_runs_backwards(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(600):
+            log.log_env_step(t, {"n": t})
+        log.log_agent_step("a", 600, {"x": 1})
+        with pytest.raises(TimestepError, match="environment runs backwards"):
+            log.log_env_step(0, {"n": 7})
+
+
+def test_flush_that_fails_gives_back_what_it_took(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit, full = RunFile.commit, [True]
+
+    def refuse(self: RunFile, *given: Any) -> None:
+        if full[0]:
+            raise OSError(errno.ENOSPC, "full")
+        commit(self, *given)
+
+    monkeypatch.setattr(RunFile, "commit", refuse)
+    with simlab.HDF5Logger(path) as log:
+        for t in range(10):
+            log.log_agent_step("a", t, {"x": t})
+        log.attach("kept", {"n": 1})
+        with pytest.raises(StorageError, match="No space left"):
+            log.flush()
+        log.begin_episode(seed=5)
+        for t in range(10):
+            log.log_agent_step("b", t, {"x": t, "new": 1.0})
+            log.log_env_step(t, {"grid": [t, t]})
+        with pytest.raises(StorageError, match="No space left"):
+            log.flush()
+        full[0] = False
+        log.flush()
+        log.log_agent_step("a", 10, {"x": 10})
+    assert log.report.dropped == 0
+    with simlab.open_run(path) as ds:
+        assert ds.agent.values.tolist() == ["a", "b"]
+        assert ds.x.values[0, :10].tolist() == list(range(10))
+        assert ds.x.values[1, 10:20].tolist() == list(range(10))
+        assert ds.new.values[1, 10:20].tolist() == [1.0] * 10
+        assert ds.grid.values[:, 0].tolist() == list(range(10))
+        assert ds.sim.attachment("kept") == {"n": 1}
+        assert ds.sim.episodes.length.values.tolist() == [10, 11]

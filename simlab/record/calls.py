@@ -159,7 +159,8 @@ def log_environment(stage: Stage, data: Mapping[str, Any]) -> None:
 
 def _refuse_environment_backwards(stage: Stage) -> None:
     lanes = stage.window.environment
-    newer = bool(lanes.agents) and lanes.logged_after(0, stage.offset)
+    newer = stage.environment_last_row > stage.window.first + stage.offset
+    newer = newer or (bool(lanes.agents) and lanes.logged_after(0, stage.offset))
     if stage.window is not stage.newest:
         newest = stage.newest.environment
         newer = newer or (bool(newest.agents) and newest.logged_after(0, -1))

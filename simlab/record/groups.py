@@ -14,6 +14,7 @@ from simlab.record.calls import Fitted, distinct, fit_items, refuse_backwards
 from simlab.record.items import GROUP_WORDS, Item, Where, agent_items, environment_items
 from simlab.record.lanes import WORD
 from simlab.record.records import Cell, enter, store_each
+from simlab.record.rows import whole_step
 from simlab.record.stage import Stage
 from simlab.schema import Variable
 from simlab.schema.values import fit
@@ -318,7 +319,7 @@ def steps_of(timesteps: Any, length: int) -> Sequence[int]:
     """
     if timesteps is None:
         return range(length)
-    steps = [int(s) for s in np.asarray(timesteps).tolist()]
+    steps = [whole_step(s) for s in timesteps]
     if len(steps) != length:
         raise TimestepError(f"timesteps has {len(steps)} entries, the arrays have {length} on their time axis. Give one for each.")
     if any(b <= a for a, b in pairwise(steps)):

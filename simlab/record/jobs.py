@@ -24,6 +24,28 @@ class Block:
     values: Array
 
 
+class Series:
+    """Rows of an environment variable with a time axis of its own that are not handed over yet."""
+
+    __slots__ = ("last_time", "rows", "start", "time", "values", "variable")
+
+    def __init__(self, variable: Variable) -> None:
+        self.variable = variable
+        self.start = 0
+        self.time: list[int] = []
+        self.values: list[Array] = []
+        self.last_time = -1
+
+    def take(self) -> Block | None:
+        """Return the pending rows as one block."""
+        if not self.time:
+            return None
+        block = Block(self.variable, self.start, np.array(self.time, np.int64), np.stack(self.values))
+        self.start += len(self.time)
+        self.time, self.values = [], []
+        return block
+
+
 @dataclass(slots=True)
 class Job:
     """What belongs on disk together.

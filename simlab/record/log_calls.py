@@ -15,6 +15,7 @@ from simlab.record.fields import EpisodeFields
 from simlab.record.groups import EnvironmentTrajectory, Trajectory, by_agent, is_by_agent, log_group, steps_of
 from simlab.record.records import store
 from simlab.record.report import Report
+from simlab.record.rows import whole_step
 from simlab.record.stage import NOWHERE, Stage
 
 _SAMPLE: Final = 64
@@ -110,6 +111,9 @@ class LogCalls:
                             words[offset] = bits
                             return
             self._log_agent(stage, agent_id, timestep, data)
+        except ValueError:
+            whole_step(timestep)  # an array cannot be compared with the step: says so
+            raise
         finally:
             self._release()
 
@@ -122,14 +126,13 @@ class LogCalls:
     def _log_agent(stage: Stage, agent_id: Any, timestep: int, data: Mapping[str, Any]) -> None:
         if timestep != stage.step:
             stage.locate(timestep)
-        else:
-            stage.fresh = False
         try:
             lane = stage.window.by_id.get(agent_id) or stage.lane(agent_id)
             if lane is not None and not stage.behind and not lane.words[stage.offset]:
                 bits = store(lane, data, stage.offset)
                 if bits >= 0:
                     lane.words[stage.offset] = bits
+                    stage.fresh = False
                     return
             log_agent(stage, agent_id, data)
         except BaseException as e:
@@ -155,20 +158,19 @@ class LogCalls:
             As for `log_agent_step`.
         """
         with self._timed() as stage:
-            self._log_environment(stage, timestep, data)
+            self._log_environment(stage, whole_step(timestep), data)
 
     @staticmethod
     def _log_environment(stage: Stage, timestep: int, data: Mapping[str, Any]) -> None:
         if timestep != stage.step:
             stage.locate(timestep)
-        else:
-            stage.fresh = False
         try:
             lane = stage.environment_lane()
             if not stage.behind and not lane.words[stage.offset]:
                 bits = store(lane, data, stage.offset)
                 if bits >= 0:
                     lane.words[stage.offset] = bits
+                    stage.fresh = False
                     return
             log_environment(stage, data)
         except BaseException:
@@ -205,10 +207,9 @@ class LogCalls:
         with self._timed() as stage:
             if agents is not None and not isinstance(agents, Mapping):
                 raise ValueMismatchError(f"agents={agents!r} is no dictionary. Pass arrays by name, or a dictionary for each agent.")
+            timestep = whole_step(timestep)
             if timestep != stage.step:
                 stage.locate(timestep)
-            else:
-                stage.fresh = False
             try:
                 each = by_agent(stage, agents) if agents and agent_ids is None else agents
                 if each and agent_ids is None and is_by_agent(stage, each):
@@ -218,6 +219,7 @@ class LogCalls:
                     log_group(stage, agents, agent_ids)
                 if environment is not None:
                     self._log_environment(stage, timestep, environment)
+                stage.fresh = False  # a step at which nobody lives is a step
             except BaseException:
                 stage.withdraw()
                 raise

@@ -28,7 +28,8 @@ from simlab.schema import Schema
 from simlab.schema.files import as_schema
 from simlab.storage.attachments import check_attachment
 from simlab.storage.codec import resolve_compression
-from simlab.storage.runfile import RunFile
+from simlab.storage.opening import absolute_path
+from simlab.storage.runfile import RunFile, check_simulation_name
 
 _SAMPLE: Final = 64
 """Every so many calls one is timed: a clock read costs a tenth of a call."""
@@ -109,7 +110,7 @@ class HDF5Logger(LogCalls):
     ) -> None:
         super().__init__()
         self._stage: Stage | None = None
-        self.path = Path(path).expanduser()
+        self.path = Path(absolute_path(path))
         self._report = Report()
         self._began = perf_counter()
         book = self._book = SchemaBook(as_schema(schema))
@@ -118,6 +119,7 @@ class HDF5Logger(LogCalls):
             if variable.compression != "inherit":
                 resolve_compression(variable.compression, f"Variable {variable.name!r}")
         attributes = run_attributes(seed, config, environment_type, step_duration, metadata)
+        check_simulation_name(simulation)  # before a file that is there is replaced
         self._file = RunFile(self.path, mode, __version__)
         try:
             self.simulation, self._store = self._file.add_simulation(simulation, attributes, default)

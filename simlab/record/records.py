@@ -28,7 +28,7 @@ class Cell:
         self.dtype = variable.dtype
         self.shape = variable.shape
         self.bit = 1 << index
-        is_number = not variable.shape and not variable.is_text
+        is_number = not variable.shape and variable.dtype.kind not in _NO_BUFFER  # a date's own unit is not its type
         self.scalar = variable.dtype.type if is_number else None
         self.weak = _WEAK.get(variable.dtype) if is_number else None
 

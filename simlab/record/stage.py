@@ -7,9 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from simlab.errors import StorageError
 from simlab.record.agents import Agent, AgentRegistry
 from simlab.record.book import SchemaBook
-from simlab.record.jobs import Block, Job
+from simlab.record.jobs import Block, Job, Series
 from simlab.record.lanes import Lanes
 from simlab.record.records import Lane
 from simlab.record.report import Report
@@ -33,28 +34,6 @@ NOWHERE: Final = float("nan")
 """Where no row is located: no timestep equals it."""
 WINDOWS: Final = 3
 """One being filled, one on its way to the disk, one that waits, or was reopened for values that came late."""
-
-
-class Series:
-    """Rows of an environment variable with a time axis of its own that are not handed over yet."""
-
-    __slots__ = ("last_time", "rows", "start", "time", "values", "variable")
-
-    def __init__(self, variable: Variable) -> None:
-        self.variable = variable
-        self.start = 0
-        self.time: list[int] = []
-        self.values: list[Array] = []
-        self.last_time = -1
-
-    def take(self) -> Block | None:
-        """Return the pending rows as one block."""
-        if not self.time:
-            return None
-        block = Block(self.variable, self.start, np.array(self.time, np.int64), np.stack(self.values))
-        self.start += len(self.time)
-        self.time, self.values = [], []
-        return block
 
 
 class Stage:
@@ -96,10 +75,12 @@ class Stage:
         self.late: Window | None = None
         self._series: dict[str, Series] = {}
         self.series_bytes = 0
+        self.environment_last_row = -1
         self.last_ids: list[Any] | None = None
         self._finishing = False
         self._ended: list[tuple[int, dict[str, Any]]] = []
         self._attachments: list[tuple[str, Any]] = []
+        self._owed: list[Job] = []
         self.window = self.newest
         self.step: float = NOWHERE
         self.offset, self.behind, self.fresh = 0, False, False
@@ -307,6 +288,10 @@ class Stage:
         )
 
     def _send(self, window: Window, release: bool) -> None:
+        self.writer.submit(self._job_of(window, release))
+
+    def _job_of(self, window: Window, release: bool) -> Job:
+        """Return the job that writes a window, and with the newest one all that became known since the last."""
         self._remember_last_rows(window)
         job = self._job()
         job.window, job.release = window, release
@@ -317,9 +302,15 @@ class Stage:
             job.blocks = self._take_series()
             job.ended, self._ended = self._ended, []
             job.attachments, self._attachments = self._attachments, []
-        self.writer.submit(job)
+            owed, self._owed = self._owed, []
+            for name in ("agents", "blocks", "ended", "attachments"):
+                setattr(job, name, [part for other in owed for part in getattr(other, name)] + getattr(job, name))
+        return job
 
     def _remember_last_rows(self, window: Window) -> None:
+        logged_rows = np.flatnonzero(window.environment.words[0][0, : window.count]) if window.environment.agents else np.empty(0)
+        if logged_rows.size:
+            self.environment_last_row = max(self.environment_last_row, window.first + int(logged_rows[-1]))
         for population, lanes in window.lanes.items():
             if not lanes.agents or not window.count:
                 continue
@@ -344,6 +335,12 @@ class Stage:
     def flush(self) -> None:
         """Write everything that was logged, and wait until it is; the rows stay where they are and may be filled further."""
         self.close_late()
-        self._send(self.newest, release=False)
+        job = self._job_of(self.newest, release=False)
         self.newest.flushed = True
-        self.writer.drain()
+        try:
+            self.writer.submit(job)
+            self.writer.drain()
+        except StorageError:
+            self.writer.withdraw(job)  # its rows are still here, and go with the next job
+            self._owed.append(job)
+            raise

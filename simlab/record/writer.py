@@ -113,6 +113,14 @@ class Writer:
         self.seconds_waited += time.perf_counter() - began
         self.raise_failure()
 
+    def withdraw(self, job: Job) -> None:
+        """Take a job back that failed, or waits behind one that did."""
+        with self._change:
+            if any(job is other for other in self._jobs):
+                self._stuck = self._stuck and job is not self._jobs[0]
+                self._jobs = deque(other for other in self._jobs if other is not job)
+                self._cost -= job.cost
+
     def wait_for(self, ready: Callable[[], bool]) -> None:
         """Wait until `ready` holds, which a finished job may bring about.
 

@@ -101,7 +101,7 @@ def _keep_name(obj: h5py.HLObject, name: str, disk: str) -> None:
 
 def _write_text(parent: h5py.Group, name: str, text: str) -> h5py.Dataset:
     data = characters([text])[0]
-    strlen = create_dimension(parent, name + STRLEN_SUFFIX, data.size)
+    strlen = create_dimension(parent, _free_name(parent, name + STRLEN_SUFFIX), data.size)
     dataset = create_variable(parent, name, [strlen], "S1", data=data, attributes={ATTR_ENCODING: "utf-8"})
     if not text:
         write_attribute(dataset, ATTR_TYPE, "empty")
@@ -116,8 +116,8 @@ def _write_array(parent: h5py.Group, name: str, array: Array) -> h5py.Dataset:
         attributes |= {"shape": np.array(array.shape, np.int64) if array.ndim > 1 else np.int64(0), ATTR_TYPE: "empty"}
         array = np.zeros((1,) * array.ndim, array.dtype)
     stored = kind.to_disk(np.ascontiguousarray(array).reshape(array.shape))
-    dims = [create_dimension(parent, f"{name}_axis{i}", n) for i, n in enumerate(array.shape)]
-    dims += [create_dimension(parent, f"{name}_{suffix}", n) for suffix, n in kind.extra]
+    dims = [create_dimension(parent, _free_name(parent, f"{name}_axis{i}"), n) for i, n in enumerate(array.shape)]
+    dims += [create_dimension(parent, _free_name(parent, f"{name}_{suffix}"), n) for suffix, n in kind.extra]
     if stored.nbytes < _DEFLATE_FROM or not dims:
         return create_variable(parent, name, dims, stored.dtype, data=stored, attributes=attributes)
     chunks = _chunks(stored)

@@ -16,7 +16,7 @@ from typing import Any
 import h5py
 
 from simlab.conventions import ATTR_FORMAT, FORMAT_VERSION
-from simlab.errors import FormatError, RunInUseError, RunNotFoundError, StateError, StorageError
+from simlab.errors import FormatError, InputError, RunInUseError, RunNotFoundError, StateError, StorageError
 from simlab.storage.diagnose import explain
 
 _FORMAT_MAJOR = int(FORMAT_VERSION.split(".")[0])
@@ -73,7 +73,10 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
     >>> absolute_path("/data/../runs/a.h5")
     '/runs/a.h5'
     """
-    return os.path.abspath(os.path.expanduser(os.fspath(path)))
+    place = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
+    if not isinstance(place, str) or not place or "\0" in place:
+        raise InputError(f"The path of a run file is text or a Path, not {path!r} ({type(path).__name__}).")
+    return os.path.abspath(os.path.expanduser(place))
 
 
 class RunSource:

@@ -19,6 +19,7 @@ from simlab.conventions import (
     FORMAT_VERSION,
 )
 from simlab.errors import FormatError, InputError, RunExistsError, RunInUseError, RunNotFoundError, StorageError
+from simlab.metadata.encoding import is_utf8
 from simlab.schema.names import is_plain
 from simlab.storage.attributes import read_attributes, write_attributes
 from simlab.storage.codec import Compression
@@ -34,6 +35,14 @@ LIBRARY_BOUNDS: Final = ("v110", "v110")
 """The only version of the file format that can be read while it is written and that every netCDF reader opens."""
 PAGE_SIZE: Final = 2048
 """Metadata in pages of the kernel's size: a kill inside one write cannot tear an object header."""
+
+
+def check_simulation_name(name: object) -> None:
+    """Raise `InputError` if a simulation cannot be called so; None stands for the next free name."""
+    if name is None:
+        return
+    if not isinstance(name, str) or not name or not is_utf8(name) or not all(is_plain(p) and "." not in p for p in name.split("/")):
+        raise InputError(f"simulation={name!r} cannot be a group: use letters, digits and '_', nested names joined by '/'.")
 
 
 class RunFile:
@@ -135,18 +144,14 @@ class RunFile:
 
         Raises
         ------
-        InputError
-            If the name cannot be a group's.
         RunExistsError
-            If there is such a group.
+            If there is such a group, or one that it would lie inside.
         """
         if name is None:
             n = 1
             while f"simulation_{n:04d}" in self.file:
                 n += 1
             name = f"simulation_{n:04d}"
-        if not isinstance(name, str) or not name or not all(is_plain(part) and "." not in part for part in name.split("/")):
-            raise InputError(f"simulation={name!r} cannot be a group: use letters, digits and '_', nested names joined by '/'.")
         inside = [other for other in simulations_below(self.file) if name.startswith(other + "/") or other.startswith(name + "/")]
         if inside:
             raise RunExistsError(f"simulation {name!r} and {inside[0]!r} of {self.path} would lie inside each other. Choose another name.")
