@@ -341,6 +341,6 @@ class Stage:
             self.writer.submit(job)
             self.writer.drain()
         except StorageError:
-            self.writer.withdraw(job)  # its rows are still here, and go with the next job
-            self._owed.append(job)
+            if self.writer.withdraw(job):
+                self._owed.append(job)  # its rows are still here, and go with the next job
             raise

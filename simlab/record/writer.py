@@ -72,6 +72,7 @@ class Writer:
         self.failure: Exception | None = None
         self._failed_rows = 0
         self.dropped = 0
+        self._carried: Job | None = None
         self._change = threading.Condition()
         self._pool = ThreadPoolExecutor(ENCODERS, thread_name_prefix="simlab-encode")
         self._thread = threading.Thread(target=self._run, name="simlab-writer", daemon=True)
@@ -113,13 +114,15 @@ class Writer:
         self.seconds_waited += time.perf_counter() - began
         self.raise_failure()
 
-    def withdraw(self, job: Job) -> None:
-        """Take a job back that failed, or waits behind one that did."""
+    def withdraw(self, job: Job) -> bool:
+        """Take a job back that failed, or waits behind one that did, and say whether it was still there."""
         with self._change:
-            if any(job is other for other in self._jobs):
+            there = any(job is other for other in self._jobs)
+            if there:
                 self._stuck = self._stuck and job is not self._jobs[0]
                 self._jobs = deque(other for other in self._jobs if other is not job)
                 self._cost -= job.cost
+        return there
 
     def wait_for(self, ready: Callable[[], bool]) -> None:
         """Wait until `ready` holds, which a finished job may bring about.
@@ -195,6 +198,7 @@ class Writer:
                 if self._stuck:
                     continue
                 self.dropped += job.values()
+                self._carried = job  # who appeared, and which episodes ended, is told with the next job
             if job.window is not None and job.release:
                 self._release(job.window)
             with self._change:
@@ -205,6 +209,9 @@ class Writer:
     def _write(self, job: Job) -> None:
         """Write a job. Doing it twice leaves the same file, so a job that failed halfway is simply done again."""
         store, window, tally = self._store, job.window, Tally()
+        if self._carried is not None:
+            job.agents, job.ended = self._carried.agents + job.agents, self._carried.ended + job.ended
+            self._carried = None
         counts: dict[str, int] = {}
         for population, index, _, _ in job.agents:
             counts[population] = max(counts.get(population, 0), index + 1)

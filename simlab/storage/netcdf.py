@@ -6,7 +6,8 @@ Dimension scales are attached by hand: every axis gets its scale in ``DIMENSION_
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import h5py
@@ -45,11 +46,23 @@ def is_group_count(dataset: h5py.Dataset) -> bool:
     return bool(dataset.name.rsplit("/", 1)[-1] == GROUP_COUNT and "long_name" in dataset.attrs)
 
 
+@contextlib.contextmanager
+def _all_or_nothing(group: h5py.Group, name: str) -> Iterator[None]:
+    """Take a new object away again if the disk refuses a part of it: what is half there would stand in the way of the next try."""
+    try:
+        yield
+    except (OSError, RuntimeError):
+        with contextlib.suppress(OSError, RuntimeError, KeyError):
+            del group[name]
+        raise
+
+
 def create_dimension(group: h5py.Group, name: str, size: int, unlimited: bool = False) -> h5py.Dataset:
     """Make a dimension without a coordinate variable."""
     growing = {"maxshape": (None,), "chunks": (CLOCK_CHUNK,)} if unlimited else {}
     scale = group.create_dataset(name, shape=(size,), dtype=">f4", track_order=True, **growing)
-    scale.make_scale(NOT_A_VARIABLE % size)
+    with _all_or_nothing(group, name):
+        scale.make_scale(NOT_A_VARIABLE % size)
     return scale
 
 
@@ -58,8 +71,9 @@ def create_coordinate(group: h5py.Group, name: str, dtype: str, **attributes: An
     scale = group.create_dataset(
         name, shape=(0,), maxshape=(None,), chunks=(CLOCK_CHUNK,), dtype=dtype, compression="gzip", shuffle=True, track_order=True
     )
-    scale.make_scale(name)
-    write_attributes(scale, attributes)
+    with _all_or_nothing(group, name):
+        scale.make_scale(name)
+        write_attributes(scale, attributes)
     return scale
 
 
@@ -93,14 +107,15 @@ def create_variable(
     if chunks is not None:
         options |= {"chunks": chunks, "maxshape": tuple(d.maxshape[0] for d in dims)}
     variable = group.create_dataset(name, shape=shape, dtype=dtype, track_order=True, **options)
-    if dims:
-        lists = np.empty(len(dims), dtype=object)
-        for i, scale in enumerate(dims):
-            lists[i] = np.array([scale.ref], dtype=h5py.ref_dtype)
-        variable.attrs.create("DIMENSION_LIST", lists, dtype=h5py.vlen_dtype(h5py.ref_dtype))
-    write_attributes(variable, attributes or {})
-    if data is not None and data.size:
-        variable[...] = data
+    with _all_or_nothing(group, name):
+        if dims:
+            lists = np.empty(len(dims), dtype=object)
+            for i, scale in enumerate(dims):
+                lists[i] = np.array([scale.ref], dtype=h5py.ref_dtype)
+            variable.attrs.create("DIMENSION_LIST", lists, dtype=h5py.vlen_dtype(h5py.ref_dtype))
+        write_attributes(variable, attributes or {})
+        if data is not None and data.size:
+            variable[...] = data
     return variable
 
 
@@ -120,13 +135,15 @@ def characters(texts: Sequence[str], width: int | None = None) -> Array:
 def create_labels(group: h5py.Group, dim: h5py.Dataset, name: str, texts: Sequence[str]) -> h5py.Dataset:
     """Make a variable that holds one text for each entry of a dimension of fixed length."""
     data = characters(texts)
-    strlen = create_dimension(group, name + STRLEN_SUFFIX, data.shape[1])
+    length = name + STRLEN_SUFFIX
+    strlen = group[length] if length in group else create_dimension(group, length, data.shape[1])
     return create_variable(group, name, [dim, strlen], "S1", data=data, attributes={ATTR_ENCODING: "utf-8"})
 
 
 def create_text_column(group: h5py.Group, name: str, dim: h5py.Dataset, **attributes: Any) -> h5py.Dataset:
     """Make a variable that holds one text of any length for each entry of an unlimited dimension."""
-    strlen = create_dimension(group, name + STRLEN_SUFFIX, 1, unlimited=True)
+    length = name + STRLEN_SUFFIX
+    strlen = group[length] if length in group else create_dimension(group, length, 1, unlimited=True)
     return create_variable(
         group, name, [dim, strlen], "S1", chunks=(256, 32), attributes={ATTR_ENCODING: "utf-8", **attributes}, compression="gzip"
     )

@@ -99,8 +99,12 @@ class SimulationStore:
             agents = create_group(self.group, GROUP_AGENTS)
             home = create_group(agents, name) if name else self.group
             dim = name or AGENT
-            scale = create_coordinate(home, dim, "int32", long_name="place of the agent in the file", units="1")
-            create_text_column(home, dim + ID_SUFFIX, scale, long_name="name of the agent", cf_role="trajectory_id")
+            # Each is made unless a try that the disk refused has made it already.
+            scale = (
+                home[dim] if dim in home else create_coordinate(home, dim, "int32", long_name="place of the agent in the file", units="1")
+            )
+            if dim + ID_SUFFIX not in home:
+                create_text_column(home, dim + ID_SUFFIX, scale, long_name="name of the agent", cf_role="trajectory_id")
             grid = Grid(
                 home if name else agents, self.group, [scale, self.time], f"{dim}{ID_SUFFIX} {STEP} {EPISODE}", f"{name}_" if name else ""
             )
@@ -147,7 +151,8 @@ class SimulationStore:
             *path, _ = disk_name(variable.name).split(".")
             group = create_group(environment.group, "/".join(path)) if path else environment.group
             dim = disk_name(variable.name).replace(".", "_") + TIME_SUFFIX
-            scale = create_coordinate(group, dim, "int64", long_name=f"run clock of {variable.name}", units="1", axis="T")
+            told = {"long_name": f"run clock of {variable.name}", "units": "1", "axis": "T"}
+            scale = group[dim] if dim in group else create_coordinate(group, dim, "int64", **told)
             rows = chunk_of_series(variable.row_bytes)
             own = SeriesGrid(environment.group, self.group, [scale], "", rows=rows)
             own.add([variable], self.compression, rows)

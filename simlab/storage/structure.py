@@ -171,8 +171,8 @@ class Grid:
                 create_labels(home, dims[-1], label, variable.channels)
             labels.append(label)
         for suffix, size in kind.extra:
-            growing = suffix == "strlen"
-            dims.append(create_dimension(group, f"{stem}_{suffix}", 1 if growing else size, unlimited=growing))
+            growing, dim = suffix == "strlen", f"{stem}_{suffix}"
+            dims.append(group[dim] if dim in group else create_dimension(group, dim, 1 if growing else size, unlimited=growing))
         return dims, labels
 
     def _add_field(self, window: int) -> None:
