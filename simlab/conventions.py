@@ -47,7 +47,9 @@ TIME_SUFFIX: Final = "_time"
 GROUP_COUNT: Final = "group_count"
 """A number in a group that holds groups only: Octave's ``ncinfo`` wants a variable in each group if its neighbours have some."""
 
-RESERVED_NAMES: Final = frozenset({TIME, STEP, EPISODE, AGENT, AGENT + ID_SUFFIX, AGENT + KEY_SUFFIX, LOGGED, COMMITTED, COMPLETE})
+RESERVED_NAMES: Final = frozenset(
+    {TIME, STEP, EPISODE, AGENT, AGENT + ID_SUFFIX, AGENT + KEY_SUFFIX, LOGGED, COMMITTED, COMPLETE, GROUP_COUNT}
+)
 
 # -- modalities: what a variable of an agent is to the agent
 OBSERVATIONS: Final = "observations"

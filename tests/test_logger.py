@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ from simlab.errors import (
     TimestepError,
     ValueMismatchError,
 )
-from simlab.record.writer import Writer
+from simlab.record.encoders import Encoders
 from simlab.storage.runfile import RunFile
+from simlab.storage.simulation import SimulationStore
 
 
 @pytest.fixture
@@ -817,7 +819,7 @@ def test_refusal_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_cannot_ever_be_written_is_dropped_and_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put, broken = Writer._put, [True]
+    put, broken = Encoders.put, [True]
 
     def fail_once(encoded: Any) -> None:
         if broken:
@@ -825,7 +827,7 @@ def test_what_cannot_ever_be_written_is_dropped_and_counted(path: Path, monkeypa
             raise ValueError("a defect")
         put(encoded)
 
-    monkeypatch.setattr(Writer, "_put", staticmethod(fail_once))
+    monkeypatch.setattr(Encoders, "put", staticmethod(fail_once))
     log, told = simlab.HDF5Logger(path), []
     for t in range(2000):
         try:
@@ -1124,3 +1126,111 @@ def test_flush_that_fails_gives_back_what_it_took(path: Path, monkeypatch: pytes
         assert ds.grid.values[:, 0].tolist() == list(range(10))
         assert ds.sim.attachment("kept") == {"n": 1}
         assert ds.sim.episodes.length.values.tolist() == [10, 11]
+
+
+# -- after a refusal, life goes on
+
+
+def test_rows_after_a_failed_finalize_are_kept(path: Path) -> None:
+    for method, times in ((RunFile, "commit"), (SimulationStore, "write_report")):
+        real, left = getattr(method, times), [1]
+
+        def refuse(self: Any, *given: Any, real: Any = real, left: list[int] = left) -> Any:
+            if left[0]:
+                left[0] -= 1
+                raise OSError(errno.ENOSPC, "full")
+            return real(self, *given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(method, times, refuse)
+            log = simlab.HDF5Logger(path, mode="w")
+            for t in range(10):
+                log.log_agent_step("a", t, {"x": t})
+            with pytest.raises(StorageError):
+                log.finalize()
+            for t in range(10):
+                log.log_agent_step("a", t, {"x": 10 + t})
+            log.flush()
+            log.finalize()
+        assert (log.report.rows, log.report.dropped) == (20, 0)
+        with simlab.open_run(path) as ds:
+            assert ds.x.values.tolist() == [list(range(20))]
+
+
+def test_a_full_disk_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    code = f"""
+        import errno, simlab
+        from simlab.storage.runfile import RunFile
+        def refuse(*given): raise OSError(errno.ENOSPC, "full")
+        log = simlab.HDF5Logger({str(tmp_path / "run.h5")!r})
+        RunFile.commit = refuse
+        log.log_agent_step("a", 0, {{"x": 1.0}})
+    """
+    out = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=20)
+    assert "No space left on device" in out.stderr
+
+
+def test_wide_rows_and_a_laggard_never_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = RunFile.commit
+
+    def slowly(self: RunFile, *given: Any) -> None:
+        time.sleep(0.05)
+        real(self, *given)
+
+    monkeypatch.setattr(RunFile, "commit", slowly)
+    with simlab.HDF5Logger(path) as log:
+        for t in range(40):
+            log.log_agent_step("a", t, {"x": np.full(1 << 17, t, np.float64)})
+            if t == 10:
+                log.log_agent_step("b", 1, {"rewards": 1.0})
+    with simlab.open_run(path) as ds:
+        assert ds.x[0, :, 5].values.tolist() == list(range(40))
+
+
+def test_the_clock_of_dropped_rows_rises(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, broken = SimulationStore.ensure_population, [True]
+
+    def fail_once(self: SimulationStore, *given: Any) -> Any:
+        if broken:
+            broken.clear()
+            raise ValueError("a defect")
+        return real(self, *given)
+
+    monkeypatch.setattr(SimulationStore, "ensure_population", fail_once)
+    log, told = simlab.HDF5Logger(path), 0
+    for t in range(1000):
+        try:
+            log.log_agent_step("a", t, {"x": t})
+        except StorageError:
+            told += 1
+    log.finalize()
+    assert told == 1
+    assert log.report.dropped == 256
+    with simlab.open_run(path) as ds:
+        assert (np.diff(ds.time.values) > 0).all()
+        assert ds.agent.values.tolist() == ["a"]
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a\0b"])
+def test_text_that_no_file_holds_costs_no_file(path: Path, text: str) -> None:
+    simlab.HDF5Logger(path).close()
+    before = path.read_bytes()
+    with pytest.raises(MetadataError):
+        simlab.HDF5Logger(path, mode="w", environment_type=text)
+    assert path.read_bytes() == before
+
+
+def test_values_given_twice_are_refused_at_every_step(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_agent_step("a", 0, {"v": np.zeros(2), "w": 1.0})
+        with pytest.raises(ValueMismatchError, match="given twice"):
+            log.log_agent_step("a", 1, {"v": np.zeros(2), "observations": {"v": np.ones(2)}})
+
+
+def test_group_count_is_a_name_like_any_other_to_those_who_log(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_agent_step("a", 0, {"group_count": 3})
+        with pytest.raises(MetadataError):
+            log.end_episode(group_count=3)
+    with simlab.open_run(path) as ds:
+        assert ds["observation.group_count"].values.tolist() == [[3]]

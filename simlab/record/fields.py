@@ -11,7 +11,10 @@ import numpy as np
 from simlab.errors import MetadataError
 from simlab.schema.names import disk_name
 
-_RESERVED: Final = frozenset({"episode", "start", "length", "seed", "complete", "return_sum", "return_mean", "return_min", "return_max"})
+_RESERVED: Final = frozenset(
+    {"episode", "start", "length", "seed", "complete", "group_count",
+     "return_sum", "return_mean", "return_min", "return_max"}
+)  # fmt: skip
 _KEPT: Final = re.compile(r"logged(_\d+)?|.*_strlen")
 """What the table itself calls its columns."""
 _KINDS: Final = {"b": "a truth value", "i": "a whole number", "f": "a number", "U": "text"}

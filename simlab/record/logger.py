@@ -198,6 +198,7 @@ class HDF5Logger(LogCalls):
                 self._store.write_report(report.to_dict())
                 self._store.complete[()] = 1
                 self._file.close()
+                stage.writer.stop()
             except OSError as e:
                 why = os.strerror(e.errno) if e.errno else e
                 raise StorageError(f"{self.path} holds every row, but could not be closed: {why}. Call finalize() again.") from e
@@ -292,6 +293,8 @@ def _finalize_or_tell(logger: HDF5Logger) -> None:
         logger.finalize()
     except SimlabError as e:
         print(f"simlab: {e}", file=sys.stderr)
+        logger._stage = None  # nobody is left to try again
+        _open_loggers.discard(logger)
 
 
 def _let_go_after_fork() -> None:

@@ -184,12 +184,14 @@ def store_each(table: Mapping[str, Any], data: Mapping[str, Any], row: int) -> i
                     return -1
             elif cls is dict:
                 more = store_each(cell, value, row)
-                if more < 0:
+                if more < 0 or bits & more:
                     return -1
                 bits |= more
                 continue
             elif cls is not cell.scalar and cls is not cell.weak:
                 return -1
+            if bits & cell.bit:
+                return -1  # given twice, nested and flat
             cell.values[row] = value
             bits |= cell.bit
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError):

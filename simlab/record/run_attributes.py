@@ -18,6 +18,7 @@ from simlab.conventions import (
 )
 from simlab.errors import InputError, MetadataError
 from simlab.metadata import split_attributes, to_json
+from simlab.metadata.encoding import is_utf8
 
 
 def run_attributes(
@@ -32,7 +33,7 @@ def run_attributes(
     if config is not None:
         own[ATTR_CONFIG] = to_json(config, "config")
     if environment_type is not None:
-        if not isinstance(environment_type, str) or "\0" in environment_type:
+        if not isinstance(environment_type, str) or "\0" in environment_type or not is_utf8(environment_type):
             raise MetadataError(f"environment_type={environment_type!r} is no text.")
         own[ATTR_ENVIRONMENT_TYPE] = environment_type
     if step_duration is not None:

@@ -77,7 +77,6 @@ class Stage:
         self.series_bytes = 0
         self.environment_last_row = -1
         self.last_ids: list[Any] | None = None
-        self._finishing = False
         self._ended: list[tuple[int, dict[str, Any]]] = []
         self._attachments: list[tuple[str, Any]] = []
         self._owed: list[Job] = []
@@ -152,7 +151,7 @@ class Stage:
 
     def _another(self, first: int, late: bool = False) -> Window:
         if not self._free and self._windows >= WINDOWS:
-            self.writer.wait_for(lambda: bool(self._free))
+            self.writer.wait_for(lambda: bool(self._free) or self._windows < WINDOWS)
         if self._free:
             window = self._free.popleft()
         else:
@@ -324,18 +323,16 @@ class Stage:
                     members[index].last_row = row
 
     def finish(self) -> None:
-        """Write everything, and end the writer's thread. If the disk refuses, it may be called again."""
-        self.close_late()
-        if not self._finishing:
-            self._finishing = True
-            self._send(self.newest, release=True)
-        self.writer.drain()
-        self.writer.stop()
+        """Write everything, and count the newest rows as gone. If the disk refuses, it may be called again."""
+        self._write_all(release=True)
 
     def flush(self) -> None:
         """Write everything that was logged, and wait until it is; the rows stay where they are and may be filled further."""
+        self._write_all(release=False)
+
+    def _write_all(self, release: bool) -> None:
         self.close_late()
-        job = self._job_of(self.newest, release=False)
+        job = self._job_of(self.newest, release)
         self.newest.flushed = True
         try:
             self.writer.submit(job)

@@ -7,15 +7,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 import numpy as np
 
 from simlab.errors import SimlabError, StorageError
+from simlab.record.encoders import Encoders
 from simlab.record.jobs import Block, Job
 from simlab.record.returns import Returns, Sums, returns_on_disk, sums_of
-from simlab.record.sealing import Chunk, Encoded, Tally, chunks_of_lanes, encode_batch
+from simlab.record.sealing import Chunk, Tally, chunks_of_lanes
 from simlab.record.staging import Window
 from simlab.schema import Variable
 from simlab.storage.runfile import RunFile
@@ -23,10 +23,6 @@ from simlab.storage.simulation import SimulationStore
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-ENCODERS: Final = 2
-"""Deflate in two threads keeps up with any simulation that Python drives; more would take its cores."""
-BATCH_BYTES: Final = 2 << 20
-"""Raw bytes that one encoder takes at a time."""
 _MAY_PASS: Final = (OSError, RuntimeError)
 """What a full or absent disk raises, through HDF5; anything else would fail again."""
 LONGEST_QUEUE_BYTES: Final = 64 << 20
@@ -66,6 +62,7 @@ class Writer:
         self._committed = 0
         self._tails: dict[str, Array] = {}
         self._jobs: deque[Job] = deque()
+        self._current: Job | None = None
         self._cost = 0
         self._stopping = False
         self._stuck = False
@@ -73,8 +70,9 @@ class Writer:
         self._failed_rows = 0
         self.dropped = 0
         self._carried: Job | None = None
+        self._clocks: list[tuple[int, Array, Array, Array]] = []
         self._change = threading.Condition()
-        self._pool = ThreadPoolExecutor(ENCODERS, thread_name_prefix="simlab-encode")
+        self._encoders = Encoders()
         self._thread = threading.Thread(target=self._run, name="simlab-writer", daemon=True)
         self._thread.start()
 
@@ -117,6 +115,8 @@ class Writer:
     def withdraw(self, job: Job) -> bool:
         """Take a job back that failed, or waits behind one that did, and say whether it was still there."""
         with self._change:
+            while self._current is job:
+                self._change.wait()
             there = any(job is other for other in self._jobs)
             if there:
                 self._stuck = self._stuck and job is not self._jobs[0]
@@ -171,7 +171,7 @@ class Writer:
             self._stopping = True
             self._change.notify_all()
         self._thread.join()
-        self._pool.shutdown()
+        self._encoders.stop()
         return list(self._jobs)
 
     def _wake(self) -> None:
@@ -187,24 +187,34 @@ class Writer:
                     self._change.wait()
                 if not self._jobs or self._stuck:
                     return
-                job = self._jobs[0]
+                job = self._current = self._jobs[0]
             try:
                 self._write(job)
             except Exception as e:
+                may_pass = isinstance(e, _MAY_PASS)
                 with self._change:
-                    self.failure, self._failed_rows = e, job.rows
-                    self._stuck = isinstance(e, _MAY_PASS)
+                    self.failure, self._failed_rows, self._stuck = e, job.rows, may_pass
+                    self._current = None
                     self._change.notify_all()
-                if self._stuck:
+                if may_pass:
                     continue
                 self.dropped += job.values()
+                self._keep_clock(job)
                 self._carried = job  # who appeared, and which episodes ended, is told with the next job
             if job.window is not None and job.release:
                 self._release(job.window)
             with self._change:
-                self._jobs.popleft()
+                self._jobs = deque(other for other in self._jobs if other is not job)
                 self._cost -= job.cost
+                self._current = None
                 self._change.notify_all()
+
+    def _keep_clock(self, job: Job) -> None:
+        """Keep the clock of rows whose values are given up: it has to rise all the same."""
+        window = job.window
+        if window is not None and not window.late:
+            n = window.count
+            self._clocks.append((window.first, window.time[:n].copy(), window.step[:n].copy(), window.episode[:n].copy()))
 
     def _write(self, job: Job) -> None:
         """Write a job. Doing it twice leaves the same file, so a job that failed halfway is simply done again."""
@@ -222,13 +232,15 @@ class Writer:
         for variable in job.series:
             store.ensure_series(variable)
         self._write_agents(job)
+        for clock in self._clocks:
+            store.write_clock(*clock)
         if window is not None and not window.late:
             n = window.count
             store.write_clock(window.first, window.time[:n], window.step[:n], window.episode[:n])
         store.resize(job.rows)
         added: Sums = {}
         tails: dict[str, Array] = {}
-        self._write_chunks(self._job_chunks(job, tally, tails))
+        self._encoders.write(self._job_chunks(job, tally, tails))
         if window is not None and window.count:
             if window.late:
                 self._touched_late.update(np.unique(window.episode[: window.count]).tolist())
@@ -242,6 +254,7 @@ class Writer:
         self._committed = max(self._committed, job.rows)
         self._file.commit(store, self._committed)
         self._tails |= tails
+        self._clocks.clear()
         self._count(job, tally, added)
 
     def _returns_of(
@@ -300,44 +313,3 @@ class Writer:
             yield Chunk(column, (start + row,), values[row : row + column.rows], None, replaces=True)
         tail = len(values) % column.rows or column.rows
         tails[name] = values[len(values) - tail :]
-
-    def _write_chunks(self, chunks: Iterator[Chunk]) -> None:
-        """Encode chunks in the pool, many at a time, and write them in order.
-
-        Every hand-over between threads may have to wait for the simulation to let go of the interpreter; few large ones do least.
-        """
-        pending: deque[Future[list[Encoded]]] = deque()
-        batch: list[Chunk] = []
-        size = 0
-        for chunk in chunks:
-            if chunk.column.variable.is_text:
-                chunk.trim_text()
-            batch.append(chunk)
-            size += chunk.values.nbytes
-            if size >= BATCH_BYTES:
-                pending.append(self._encode_soon(batch))
-                batch, size = [], 0
-                if len(pending) > 4 * ENCODERS:
-                    self._put(pending.popleft().result())
-        if batch:
-            pending.append(self._encode_soon(batch))
-        while pending:
-            self._put(pending.popleft().result())
-
-    def _encode_soon(self, batch: list[Chunk]) -> Future[list[Encoded]]:
-        try:
-            return self._pool.submit(encode_batch, batch)
-        except RuntimeError:  # the interpreter is shutting down and starts no more threads: encode here
-            done: Future[list[Encoded]] = Future()
-            done.set_result(encode_batch(batch))
-            return done
-
-    @staticmethod
-    def _put(encoded: list[Encoded]) -> None:
-        for column, offset, raw in encoded:
-            if column.compression.direct:
-                column.dataset.id.write_direct_chunk(offset, raw)
-                continue
-            shape = column.dataset.shape
-            at = tuple(slice(o, min(o + n, m)) for o, n, m in zip(offset, raw.shape, shape, strict=True))
-            column.dataset[at] = raw[tuple(slice(0, s.stop - s.start) for s in at)]
