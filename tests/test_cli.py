@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import h5py
@@ -144,8 +146,8 @@ def test_info_shows_a_foreign_file_as_a_tree(tmp_path: Path, capsys: pytest.Capt
     assert "is no run of simlab" in told(capsys, "info", tmp_path / "robomimic.hdf5", "--simulation", "x", code=1)
 
 
-def test_info_on_netcdf(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    netcdf = pytest.importorskip("netCDF4")
+def test_info_on_netcdf(tmp_path: Path, capsys: pytest.CaptureFixture[str], require_module: Callable[[str], ModuleType]) -> None:
+    netcdf = require_module("netCDF4")
     with netcdf.Dataset(tmp_path / "a.nc", "w") as file:
         file.createDimension("x", 3)
         file.createVariable("v", "f4", ("x",))[:] = np.nan
@@ -249,9 +251,11 @@ def test_demo_records_opens_and_draws(tmp_path: Path, capsys: pytest.CaptureFixt
     assert simlab.open_run("simlab_demo/demo.h5").sim.episodes.sizes["episode"] == 1
 
 
-def test_the_notebook_of_the_demo_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    nbformat = pytest.importorskip("nbformat")
-    nbclient = pytest.importorskip("nbclient")
+def test_the_notebook_of_the_demo_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, require_module: Callable[[str], ModuleType]
+) -> None:
+    nbformat = require_module("nbformat")
+    nbclient = require_module("nbclient")
     told(capsys, "demo", tmp_path / "demo")
     monkeypatch.setenv("PYTHONPATH", str(Path(simlab.__file__).parents[1]), prepend=os.pathsep)
     monkeypatch.delenv("MPLBACKEND", raising=False)

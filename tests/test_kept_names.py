@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -61,8 +63,8 @@ def test_a_run_shows_the_names_as_they_were_given(path: Path) -> None:
         assert ds.sim.transitions(observation="observation.agent").sizes["transition"] == STEPS - 1
 
 
-def test_no_variable_is_named_like_a_dimension(path: Path) -> None:
-    netcdf = pytest.importorskip("netCDF4")
+def test_no_variable_is_named_like_a_dimension(path: Path, require_module: Callable[[str], ModuleType]) -> None:
+    netcdf = require_module("netCDF4")
 
     def groups(group: Any) -> Any:
         yield group
@@ -82,10 +84,10 @@ def test_no_variable_is_named_like_a_dimension(path: Path) -> None:
         assert file["simulation_0001/agents/observations/observation/agent_"][:].shape == (1, STEPS, 2)
 
 
-def test_other_programs_open_it(path: Path) -> None:
-    xr = pytest.importorskip("xarray")
+def test_other_programs_open_it(path: Path, require_module: Callable[[str], ModuleType]) -> None:
+    xr = require_module("xarray")
     for engine in ("h5netcdf", "netcdf4"):
-        pytest.importorskip({"netcdf4": "netCDF4"}.get(engine, engine))
+        require_module({"netcdf4": "netCDF4"}.get(engine, engine))
         with xr.open_datatree(path, engine=engine) as tree:
             assert tree["simulation_0001/agents/observations/episode_/r"].shape == (1, STEPS)
     if shutil.which("ncdump"):
@@ -107,8 +109,8 @@ def test_every_kept_name_comes_back(tmp_path: Path, name: str) -> None:
         assert ds[f"sub.{name}"].values.tolist() == [[t, t] for t in range(3)]
 
 
-def test_a_grid_world_with_its_spaces(tmp_path: Path) -> None:
-    s = pytest.importorskip("gymnasium.spaces")
+def test_a_grid_world_with_its_spaces(tmp_path: Path, require_module: Callable[[str], ModuleType]) -> None:
+    s = require_module("gymnasium.spaces")
     space = s.Dict(agent=s.Box(0, 4, (2,), int), target=s.Box(0, 4, (2,), int), step=s.Tuple([s.Discrete(2), s.Discrete(3)]))
     schema = Schema.from_spaces(space, s.Dict(agent=s.Discrete(4)))
     names = ["observation.agent", "target", "step.item_0", "step.item_1", "action.agent"]

@@ -149,7 +149,7 @@ def _group(stage: Stage, data: Mapping[str, Any], given: Iterable[Any] | None) -
             f"{items[0].name!r} {where()} has {n} agents on its first axis, but there are {len(ids)} agent ids. "
             "Pass agent_ids= with one id for each entry of the first axis."
         )
-    if len(set(map(_hashable, ids))) != len(ids):
+    if len(set(map(whole_id, ids))) != len(ids):
         raise AgentError(f"agent_ids {where()} names an agent twice: {ids[:20]!r}. Name each agent once.")
     agents = [stage.agents.get(i) for i in ids]
     if any(a is None for a in agents):
@@ -168,10 +168,6 @@ def _group(stage: Stage, data: Mapping[str, Any], given: Iterable[Any] | None) -
     group = Group(stage, ids, known)
     stage.window.block = group
     return group
-
-
-def _hashable(agent_id: Any) -> Any:
-    return whole_id(agent_id)
 
 
 class _Empty(Group):

@@ -31,8 +31,6 @@ from simlab.storage.codec import resolve_compression
 from simlab.storage.opening import absolute_path
 from simlab.storage.runfile import RunFile, check_simulation_name
 
-_SAMPLE: Final = 64
-"""Every so many calls one is timed: a clock read costs a tenth of a call."""
 _open_loggers: weakref.WeakSet[HDF5Logger] = weakref.WeakSet()
 
 

@@ -165,14 +165,13 @@ class Writer:
         error.errno = number
         raise error from failure
 
-    def stop(self) -> list[Job]:
-        """End the thread and return the jobs that were never written."""
+    def stop(self) -> None:
+        """End the threads; every job has to be written."""
         with self._change:
             self._stopping = True
             self._change.notify_all()
         self._thread.join()
         self._encoders.stop()
-        return list(self._jobs)
 
     def _wake(self) -> None:
         self._stuck = False
@@ -217,7 +216,7 @@ class Writer:
             self._clocks.append((window.first, window.time[:n].copy(), window.step[:n].copy(), window.episode[:n].copy()))
 
     def _write(self, job: Job) -> None:
-        """Write a job. Doing it twice leaves the same file, so a job that failed halfway is simply done again."""
+        """Write a job. Doing it twice leaves the same values, so a job that failed halfway is simply done again."""
         store, window, tally = self._store, job.window, Tally()
         if self._carried is not None:
             job.agents, job.ended = self._carried.agents + job.agents, self._carried.ended + job.ended

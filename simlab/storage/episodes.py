@@ -98,7 +98,3 @@ class EpisodeTable:
         return create_variable(
             self.group, name, [self.dim], dtype, chunks=(_CHUNK,), attributes=attributes, compression="gzip", **fill
         )  # fmt: skip
-
-    def field_dtype(self, name: str) -> np.dtype[Any] | None:
-        """Return the stored dtype of a field that is there (text: kind "S"), or None."""
-        return self._columns[name].dtype if name in self._columns else None

@@ -150,7 +150,7 @@ def create_text_column(group: h5py.Group, name: str, dim: h5py.Dataset, **attrib
 
 
 def resize_dimension(scale: h5py.Dataset, size: int) -> None:
-    """Grow a dimension, and mend the size that a dimension without a variable states in its name."""
+    """Grow a dimension; it never shrinks."""
     if scale.shape[0] < size:
         scale.resize((size,))
 

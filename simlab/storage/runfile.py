@@ -34,7 +34,7 @@ Mode = Literal["x", "w", "a"]
 LIBRARY_BOUNDS: Final = ("v110", "v110")
 """The only version of the file format that can be read while it is written and that every netCDF reader opens."""
 PAGE_SIZE: Final = 2048
-"""Metadata in pages of the kernel's size: a kill inside one write cannot tear an object header."""
+"""Metadata in pages that never cross one of the kernel's: a kill inside one write cannot tear an object header."""
 
 
 def check_simulation_name(name: object) -> None:
@@ -166,11 +166,6 @@ class RunFile:
         self.file.flush()
         simulation.committed[()] = rows
         self.file.flush()
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file on disk."""
-        return os.stat(self.path).st_size
 
     def let_go(self) -> None:
         """Cut a forked child off from the file: what HDF5 writes when the child ends goes nowhere, not into the parent's file."""
