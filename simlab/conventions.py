@@ -20,6 +20,8 @@ ATTR_CONFIG: Final = "config"
 ATTR_DATE: Final = "date"
 ATTR_ENVIRONMENT_TYPE: Final = "environment_type"
 ATTR_STEP_DURATION: Final = "step_duration"
+ATTR_SCHEMA: Final = "simlab_schema"
+"""The schema of the run as JSON."""
 ATTR_JSON_ATTRIBUTES: Final = "json_attributes"
 """Names of the attributes whose text is JSON: lists, booleans, None, dates (a JSON list of names)."""
 

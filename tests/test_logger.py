@@ -35,7 +35,7 @@ from simlab.errors import (
     TimestepError,
     ValueMismatchError,
 )
-from simlab.record.encoders import Encoders
+from simlab.staging.encoders import Encoders
 from simlab.storage.runfile import RunFile
 from simlab.storage.simulation import SimulationStore
 

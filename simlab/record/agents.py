@@ -122,6 +122,18 @@ class AgentRegistry:
         """Return the agents of a population in order of appearance."""
         return self._members.get(population, [])
 
+    def remember_rows(self, population: str, places: list[int], first: int, rows: list[int]) -> None:
+        """Note the newest rows, counted from `first`, at which agents logged; -1 stands for none."""
+        members = self._members.get(population, [])
+        for place, row in zip(places, rows, strict=True):
+            if row >= 0 and first + row > members[place].last_row:
+                members[place].last_row = first + row
+
+    @property
+    def newest_unwritten(self) -> tuple[str, int, str, str]:
+        """Population, place, label and JSON key of the agent that appeared last."""
+        return self._unwritten[-1]
+
     def take_unwritten(self) -> list[tuple[str, int, str, str]]:
         """Return population, place, label and JSON key of the agents that appeared since the last call."""
         unwritten, self._unwritten = self._unwritten, []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,10 +22,13 @@ class SchemaBook:
     ----------
     schema : Schema
         As declared, with what was inferred since.
+    on_new : callable
+        Called with the population (None: the environment) and its new variables before they are taken up.
     """
 
     def __init__(self, schema: Schema | None) -> None:
         self.schema = schema if schema is not None else Schema(extensible=True)
+        self.on_new: Callable[[str | None, Iterable[Variable]], None] = lambda population, variables: None
         self._index: dict[str, dict[str, int]] = {}
         self._numbers: list[Variable] = []
         self._series: dict[str, Variable] = {}
@@ -119,7 +122,9 @@ class SchemaBook:
                 new[item.name] = infer_variable(item.name, item.value, item.modality, where, lead)
         if not new:
             return
-        self.schema = self.schema.extended(new.values(), population)
+        extended = self.schema.extended(new.values(), population)
+        self.on_new(population, new.values())
+        self.schema = extended
         for name in new:
             known[name] = len(known)
 
@@ -132,7 +137,9 @@ class SchemaBook:
                 self._must_be_extensible(item.name, known, where)
                 new[item.name] = infer_variable(item.name, item.value, item.modality, where, lead)
         if new:
-            self.schema = self.schema.extended(new.values(), None)
+            extended = self.schema.extended(new.values(), None)
+            self.on_new(None, new.values())
+            self.schema = extended
             self._sort_environment(new.values())
 
     def _must_be_extensible(self, name: str, known: Iterable[str], where: Where) -> None:

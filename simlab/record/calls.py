@@ -10,10 +10,10 @@ import numpy as np
 from simlab.errors import TimestepError, ValueMismatchError
 from simlab.record.agents import Agent, whole_id
 from simlab.record.items import Item, Where, agent_items, environment_items
-from simlab.record.lanes import Lanes
 from simlab.record.stage import NOWHERE, Stage
 from simlab.schema import Variable
 from simlab.schema.values import fit
+from simlab.staging.lanes import Lanes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Fitted = list[tuple[int, Variable, Array]]
@@ -174,9 +174,9 @@ def _refuse_environment_backwards(stage: Stage) -> None:
 
 
 def _check_series(stage: Stage, variable: Variable) -> None:
-    series = stage.series(variable)
     now = int(stage.window.time[stage.offset]) if not stage.window.late else stage.time()
-    if now < series.last_time or (now == series.last_time and not series.time):
+    newest = stage.series.last_time(variable)
+    if now < newest or (now == newest and not stage.series.is_pending(variable)):
         raise TimestepError(
             f"{variable.name!r} of the environment at step {stage.step} replaces or precedes one that is on its way to the disk. "
             "Log it once for each step, in order; if a new episode starts, call begin_episode() first."
@@ -184,16 +184,6 @@ def _check_series(stage: Stage, variable: Variable) -> None:
 
 
 def _log_series(stage: Stage, variable: Variable, array: Array) -> None:
-    series = stage.series(variable)
-    now = stage.time()
-    private = np.array(array)
-    if now == series.last_time:
-        series.values[-1] = private
+    if stage.series.log(variable, stage.time(), array):
         stage.report.overwritten += 1
-        return
-    series.time.append(now)
-    series.values.append(private)
-    series.last_time = now
-    stage.series_bytes += private.nbytes
-    if stage.series_bytes >= stage.SERIES_BYTES:
-        stage.send_series()
+    stage.send_series()

@@ -25,14 +25,11 @@ class EpisodeFields:
 
     Attributes
     ----------
-    open : dict
-        Fields of the open episode so far.
     attachments : set of str
         Names of attachments that are taken.
     """
 
     def __init__(self) -> None:
-        self.open: dict[str, Any] = {}
         self.attachments: set[str] = set()
         self._kinds: dict[str, str] = {}
 

@@ -12,12 +12,12 @@ from simlab.errors import AgentError, TimestepError, ValueMismatchError
 from simlab.record.agents import Agent, whole_id
 from simlab.record.calls import Fitted, distinct, fit_items, refuse_backwards
 from simlab.record.items import GROUP_WORDS, Item, Where, agent_items, environment_items
-from simlab.record.lanes import WORD
-from simlab.record.records import Cell, enter, store_each
 from simlab.record.rows import whole_step
 from simlab.record.stage import Stage
 from simlab.schema import Variable
 from simlab.schema.values import fit
+from simlab.staging.lanes import WORD
+from simlab.staging.records import Cell, enter, store_each
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

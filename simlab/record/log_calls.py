@@ -13,10 +13,10 @@ from simlab.errors import InputError, StateError, ValueMismatchError
 from simlab.record.calls import log_agent, log_environment
 from simlab.record.fields import EpisodeFields
 from simlab.record.groups import EnvironmentTrajectory, Trajectory, by_agent, is_by_agent, log_group, steps_of
-from simlab.record.records import store
 from simlab.record.report import Report
 from simlab.record.rows import whole_step
-from simlab.record.stage import NOWHERE, Stage
+from simlab.record.stage import Stage
+from simlab.staging.records import store
 
 _SAMPLE: Final = 64
 """Every so many calls one is timed: a clock read costs a tenth of a call."""
@@ -315,10 +315,7 @@ class LogCalls:
     def _begin(self, stage: Stage, fields: dict[str, Any]) -> None:
         if stage.clock.is_open:
             self._end(stage, {})
-        stage.clock.begin()
-        self._report.episodes += 1
-        stage.step = NOWHERE
-        self._fields.open = fields
+        stage.begin_episode(fields)
 
     def end_episode(self, **fields: Any) -> None:
         """End the open episode.
@@ -342,5 +339,4 @@ class LogCalls:
             self._end(stage, self._fields.checked(None, fields))
 
     def _end(self, stage: Stage, fields: dict[str, Any]) -> None:
-        all_fields, self._fields.open = self._fields.open | fields, {}
-        stage.end_episode(all_fields)
+        stage.end_episode(fields)

@@ -20,12 +20,15 @@ from simlab import __version__
 from simlab.errors import MetadataError, SimlabError, StorageError
 from simlab.metadata.encoding import is_utf8
 from simlab.record.book import SchemaBook
+from simlab.record.durability import Durability
 from simlab.record.log_calls import LogCalls
 from simlab.record.report import Report
 from simlab.record.run_attributes import run_attributes
 from simlab.record.stage import Stage
 from simlab.schema import Schema
 from simlab.schema.files import as_schema
+from simlab.staging.committing import Committer
+from simlab.staging.encoders import Encoders
 from simlab.storage.attachments import check_attachment
 from simlab.storage.codec import resolve_compression
 from simlab.storage.opening import absolute_path
@@ -60,6 +63,16 @@ class HDF5Logger(LogCalls):
         Simulated time between two timesteps. Readers then show ``simulated_time = step * step_duration``.
     metadata : mapping, optional
         Further attributes of the simulation.
+    durability : {"process", "fsync", "none"}, optional
+        "process": what a call logged survives whatever ends the process (a kill, a full memory, a forgotten close), in a journal beside the
+        run; only a loss of power may cost the last seconds. "fsync" bounds that loss too, to `fsync_seconds` or `fsync_steps`. "none"
+        keeps no journal: rows since the last full window are lost with the process.
+    fsync_seconds : float, optional
+        With "fsync": how often the journal is made to reach the disk itself.
+    fsync_steps : int, optional
+        With "fsync": do so after so many steps too.
+    journal_dir : path-like, optional
+        A folder for the journal, where the run lies on a network; whoever opens an unfinished run needs it too.
 
     Attributes
     ----------
@@ -77,8 +90,8 @@ class HDF5Logger(LogCalls):
 
     Notes
     -----
-    Rows are staged in memory and compressed and written by a thread of its own. An error there is raised by the next call, once. A call
-    that raises has recorded nothing, and everything before it stays; of a `log_step` with a dictionary for each agent, the agents before
+    Rows are staged in a memory-mapped journal beside the run, and compressed and written by a thread of its own. An error there is raised
+    by the next call, once. A call that raises has recorded nothing, and everything before it stays; of a `log_step` with a dictionary for each agent, the agents before
     the one that was refused stay too. A logger may be used from several threads.
 
     Examples
@@ -105,6 +118,10 @@ class HDF5Logger(LogCalls):
         environment_type: str | None = None,
         step_duration: float | None = None,
         metadata: Mapping[str, Any] | None = None,
+        durability: Literal["process", "fsync", "none"] = "process",
+        fsync_seconds: float = 1.0,
+        fsync_steps: int | None = None,
+        journal_dir: str | os.PathLike[str] | None = None,
     ) -> None:
         super().__init__()
         self._stage: Stage | None = None
@@ -118,14 +135,22 @@ class HDF5Logger(LogCalls):
                 resolve_compression(variable.compression, f"Variable {variable.name!r}")
         attributes = run_attributes(seed, config, environment_type, step_duration, metadata)
         check_simulation_name(simulation)  # before a file that is there is replaced
-        self._file = RunFile(self.path, mode, __version__)
+        rule = Durability.checked(durability, fsync_seconds, fsync_steps, journal_dir)
+        self._file = RunFile(self.path, mode, __version__, sync=rule.sync)
         try:
             self.simulation, self._store = self._file.add_simulation(simulation, attributes, default)
+            self._journal = rule.open_journal(self._file.lock, self.simulation)
+            self._encoders = Encoders()
+            committer = Committer(self._store, self._encoders, self._journal, self._counters)
+            self._stage = Stage(self.path, book, self._report, self._journal, committer, self._file.lock.beat, rule)
         except BaseException:
             self._file.close()
             raise
-        self._stage = Stage(self._file, self._store, book, self._report)
         _open_loggers.add(self)
+
+    def _counters(self) -> dict[str, float]:
+        stage = self._stage
+        return {} if stage is None else self._counted(stage).to_dict()
 
     @property
     def schema(self) -> Schema:
@@ -193,10 +218,11 @@ class HDF5Logger(LogCalls):
             report.seconds_open = perf_counter() - self._began
             try:
                 report.bytes_stored = self._store.stored_bytes()
-                self._store.write_report(report.to_dict())
-                self._store.complete[()] = 1
-                self._file.close()
+                self._store.finish(report.to_dict())
                 stage.writer.stop()
+                self._encoders.stop()
+                self._journal.close()
+                self._file.close()
             except OSError as e:
                 why = os.strerror(e.errno) if e.errno else e
                 raise StorageError(f"{self.path} holds every row, but could not be closed: {why}. Call finalize() again.") from e
@@ -220,7 +246,7 @@ class HDF5Logger(LogCalls):
         return self._report if stage is None else self._counted(stage)
 
     def _counted(self, stage: Stage) -> Report:
-        report, tally = self._report, stage.writer.tally
+        report, tally = self._report, stage.committer.tally
         return replace(
             report,
             rows=stage.clock.rows,

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-
 from simlab.errors import StorageError
+from simlab.metadata import to_json
 from simlab.record.agents import Agent, AgentRegistry
 from simlab.record.book import SchemaBook
-from simlab.record.jobs import Block, Job, Series
-from simlab.record.lanes import Lanes
-from simlab.record.records import Lane
+from simlab.record.durability import Durability
+from simlab.record.pending import PendingSeries
+from simlab.record.pool import WindowPool
 from simlab.record.report import Report
 from simlab.record.rows import RowClock, whole_step
-from simlab.record.staging import Window
 from simlab.record.writer import Writer
-from simlab.schema import Variable
+from simlab.schema import Schema, Variable
+from simlab.schema.files import schema_to_dict
+from simlab.staging.committing import Committer
+from simlab.staging.jobs import Job
+from simlab.staging.lanes import Lanes
+from simlab.staging.records import Lane
+from simlab.staging.windows import Window
 from simlab.storage.chunking import power_of_two_below
-from simlab.storage.runfile import RunFile
-from simlab.storage.simulation import SimulationStore
-
-Array = np.ndarray[Any, np.dtype[Any]]
+from simlab.storage.journal import Journal
 
 MOST_ROWS: Final = 256
 FEWEST_ROWS: Final = 8
@@ -32,8 +34,6 @@ LARGEST_WINDOW_BYTES: Final = 64 << 20
 """What it may hold to have `FEWEST_ROWS`; rows that are wider still have it to themselves."""
 NOWHERE: Final = float("nan")
 """Where no row is located: no timestep equals it."""
-WINDOWS: Final = 3
-"""One being filled, one on its way to the disk, one that waits, or was reopened for values that came late."""
 
 
 class Stage:
@@ -55,30 +55,39 @@ class Stage:
         Whether the located row is not the newest one of the run.
     last_ids : list or None
         Ids of the agents that logged together last.
-    series_bytes : int
-        Bytes of pending rows of variables with a time axis of their own.
+    series : PendingSeries
+        Rows of variables with a time axis of their own.
     """
 
-    SERIES_BYTES: Final = 8 << 20
-    """Pending rows of series are handed over from this size on."""
-
-    def __init__(self, file: RunFile, store: SimulationStore, book: SchemaBook, report: Report) -> None:
+    def __init__(
+        self,
+        path: Path,
+        book: SchemaBook,
+        report: Report,
+        journal: Journal,
+        committer: Committer,
+        beat: Callable[[], bool],
+        rule: Durability,
+    ) -> None:
         self.clock = RowClock()
         self.book = book
         self.agents = AgentRegistry()
         self.report = report
-        self.writer = Writer(file, store, self._give_back)
-        self._free: deque[Window] = deque()
-        self._windows = 1
+        self.journal = journal
+        self.committer = committer
+        self._rule = rule
+        book.on_new = self._tell_variables
+        self._pool = WindowPool(journal)
+        self.writer = Writer(path, committer, self._pool.give_back, beat, rule, journal)
         self.span: int | None = None
-        self.newest = Window(MOST_ROWS, 1)
+        self.newest = self._pool.new(MOST_ROWS)
         self.late: Window | None = None
-        self._series: dict[str, Series] = {}
-        self.series_bytes = 0
+        self.series = PendingSeries(journal)
         self.environment_last_row = -1
         self.last_ids: list[Any] | None = None
         self._ended: list[tuple[int, dict[str, Any]]] = []
-        self._attachments: list[tuple[str, Any]] = []
+        self._open_fields: dict[str, Any] = {}
+        self._told_schema: Schema | None = None
         self._owed: list[Job] = []
         self.window = self.newest
         self.step: float = NOWHERE
@@ -96,8 +105,7 @@ class Stage:
         """
         step = whole_step(timestep)
         if not self.clock.is_open:
-            self.clock.begin()
-            self.report.episodes += 1
+            self.begin_episode({})
         self.fresh = step > self.clock.last_step
         if self.fresh:
             self.append(step)
@@ -118,13 +126,15 @@ class Stage:
         self.window = self.newest
         self.clock.append(step)
         self.offset = self.newest.add_row(self.clock.time_of(step), step, self.clock.episode)
+        if self._rule.steps and not self.clock.rows % self._rule.steps:
+            self.journal.sync()
         self.behind = False
 
     def withdraw(self) -> None:
         """Take the located row back if this call made it: its values were refused."""
         if self.fresh:
             self.clock.withdraw()
-            self.newest.count -= 1
+            self.newest.set_count(self.newest.count - 1)
             self.step, self.fresh = NOWHERE, False
 
     def make_room(self) -> None:
@@ -132,41 +142,31 @@ class Stage:
         window = self.newest
         if self.span is None and window.count and not window.count & (window.count - 1) and window.count >= self._fitting_rows():
             self.span = window.count
-        if window.count == (self.span or window.capacity):
+        if window.count == self._limit() or self._is_large():
             self.rotate()
 
     def has_room(self) -> bool:
         """Whether the next row goes into the same window."""
+        count = self.newest.count
+        if self._is_large():
+            return False
+        return count < self._limit() if self.span is not None else bool(count & (count - 1))
+
+    def _limit(self) -> int:
         window = self.newest
-        if self.span is not None:
-            return window.count < self.span
-        return bool(window.count & (window.count - 1))
+        return window.capacity if self.span is None else self.span - window.first % self.span
+
+    def _is_large(self) -> bool:
+        """Whether the window leaves early: more, or larger, agents came than when its length was decided."""
+        window = self.newest
+        return window.count > 0 and window.count * window.row_bytes() >= LARGEST_WINDOW_BYTES
 
     def rotate(self) -> None:
         """Send the newest window off and go on in another one."""
-        following = self._another(self.newest.first + self.newest.count)
+        following = self._pool.lend(self.decided_span(), self.newest.first + self.newest.count, False, self.writer)
         full, self.newest = self.newest, following
         self.step = NOWHERE
         self._send(full, release=True)
-
-    def _another(self, first: int, late: bool = False) -> Window:
-        if not self._free and self._windows >= WINDOWS:
-            self.writer.wait_for(lambda: bool(self._free) or self._windows < WINDOWS)
-        if self._free:
-            window = self._free.popleft()
-        else:
-            span = self.decided_span()
-            window = Window(span, span)
-            self._windows += 1
-        window.reset(first, late)
-        return window
-
-    def _give_back(self, window: Window) -> None:
-        """Take a window that was written; called by the writer's thread."""
-        if window.capacity == self.span:
-            self._free.append(window)
-        else:
-            self._windows -= 1
 
     def _reopen(self, row: int) -> Window:
         """Return a window for values that come after their rows were sent off; they are merged with those on disk."""
@@ -175,9 +175,9 @@ class Stage:
         if self.late is not None and self.late.first == first:
             return self.late
         self.close_late()
-        window = self.late = self._another(first, late=True)
+        window = self.late = self._pool.lend(span, first, True, self.writer)
         # Which episode a row belongs to is all that is known here of rows before the open episode; nothing is logged in them.
-        window.count = span
+        window.set_count(span)
         window.episode[:] = self.clock.episode
         return window
 
@@ -220,7 +220,12 @@ class Stage:
         """Make a new agent of a population."""
         agent = self.agents.add(agent_id, population)
         self.book.remember(agent.id, population)
+        self.journal.append({"agent": self.agents.newest_unwritten})
         return agent
+
+    def _tell_variables(self, population: str | None, variables: Iterable[Variable]) -> None:
+        told = [v.to_dict() for v in variables]
+        self.journal.append({"variables": to_json(told, "the schema"), "population": population})
 
     def environment_lane(self) -> Lane:
         """Return the lane of the environment's numbers in the located window."""
@@ -244,47 +249,79 @@ class Stage:
 
     # -- series, episodes, attachments
 
-    def series(self, variable: Variable) -> Series:
-        """Return the pending rows of a variable with a time axis of its own."""
-        return self._series.setdefault(variable.name, Series(variable))
-
     def send_series(self) -> None:
-        """Hand over the pending rows of every series: they are many bytes by now."""
+        """Hand over the pending rows of every series if they are many bytes by now."""
+        if not self.series.are_many:
+            return
         job = self._job()
         job.rows = self.newest.first
-        job.blocks = self._take_series()
+        job.blocks = self.series.take()
+        job.segment = self._cut()
         job.cost = sum(block.values.nbytes for block in job.blocks)
         self.writer.submit(job)
 
-    def _take_series(self) -> list[Block]:
-        self.series_bytes = 0
-        return [block for series in self._series.values() if (block := series.take()) is not None]
+    def begin_episode(self, fields: dict[str, Any]) -> None:
+        """Open the next episode."""
+        self.clock.begin()
+        self.report.episodes += 1
+        self.step = NOWHERE
+        self._open_fields = fields
+        self._tell_open_episode()
+
+    def _tell_open_episode(self) -> None:
+        if self.clock.is_open and self._open_fields:
+            self.journal.append({"begin": self.clock.episode, "fields": to_json(self._open_fields, "the episode")})
+
+    def _cut(self) -> int:
+        """Begin a new segment of the journal's log: what the old one tells goes into the file, but for what is told again here."""
+        segment = self.journal.cut()
+        for episode, told in self._ended:
+            self._tell_end(episode, told)
+        self._tell_open_episode()
+        return segment
+
+    def _tell_end(self, episode: int, told: dict[str, Any]) -> None:
+        self.journal.append({"end": episode, "fields": to_json(told, "the episode")})
 
     def end_episode(self, fields: dict[str, Any]) -> None:
         """Close the open episode."""
         self.close_late()
+        length = self.clock.rows - self.clock.first_row
+        told = {"start": self.clock.first_row, "length": length} | self._open_fields | fields
+        self._tell_end(self.clock.episode, told)
         self.clock.end()
         self.step = NOWHERE
-        length = self.clock.rows - self.clock.first_row
-        self._ended.append((self.clock.episode, {"start": self.clock.first_row, "length": length} | fields))
+        self._open_fields = {}
+        self._ended.append((self.clock.episode, told))
         if len(self._ended) >= MOST_ROWS:  # of length 0, or nearly: they fill no window
             self.flush()
 
     def attach(self, name: str, value: Any) -> None:
-        """Have an attachment written with the next rows."""
-        self._attachments.append((name, value))
+        """Write an attachment, and wait until it is in the file."""
+        job = self._job(structure=False)
+        job.rows = self.newest.first
+        job.attachments.append((name, value))
+        try:
+            self.writer.submit(job)
+            self.writer.drain()
+        except StorageError:
+            if self.writer.withdraw(job):
+                self._owe(job)
+            raise
 
     # -- to the disk
 
-    def _job(self) -> Job:
-        return Job(
-            variables={p: self.book.variables(p) for p in self.book.schema.population_names},
-            environment=self.book.numbers,
-            series=self.book.all_series,
-            rows=self.clock.rows,
-            span=self.decided_span(),
-            agents=self.agents.take_unwritten(),
-        )
+    def _job(self, structure: bool = True) -> Job:
+        job = Job(rows=self.clock.rows, span=1, sync=self._rule.sync)
+        if structure:
+            job.variables = {p: self.book.variables(p) for p in self.book.schema.population_names}
+            job.environment, job.series = self.book.numbers, self.book.all_series
+            job.span = self.decided_span()
+            job.agents = self.agents.take_unwritten()
+            if self._told_schema is not self.book.schema:
+                self._told_schema = self.book.schema
+                job.schema = to_json(schema_to_dict(self._told_schema), "the schema")
+        return job
 
     def _send(self, window: Window, release: bool) -> None:
         self.writer.submit(self._job_of(window, release))
@@ -298,29 +335,25 @@ class Stage:
             job.rows = self.newest.first
         else:
             job.rows = window.first + window.count
-            job.blocks = self._take_series()
+            job.blocks = self.series.take()
             job.ended, self._ended = self._ended, []
-            job.attachments, self._attachments = self._attachments, []
+            job.segment = self._cut()
             owed, self._owed = self._owed, []
-            for name in ("agents", "blocks", "ended", "attachments"):
+            for name in ("agents", "blocks", "ended"):
                 setattr(job, name, [part for other in owed for part in getattr(other, name)] + getattr(job, name))
+            job.schema = job.schema or next((other.schema for other in owed if other.schema), None)
         return job
 
+    def _owe(self, job: Job) -> None:
+        """Remember what a job that was taken back had with it; it goes with the next one, and its rows are still here."""
+        self._owed.append(job)
+
     def _remember_last_rows(self, window: Window) -> None:
-        logged_rows = np.flatnonzero(window.environment.words[0][0, : window.count]) if window.environment.agents else np.empty(0)
-        if logged_rows.size:
-            self.environment_last_row = max(self.environment_last_row, window.first + int(logged_rows[-1]))
+        row = window.environment.last_rows(window.count)[:1]
+        if row and row[0] >= 0:
+            self.environment_last_row = max(self.environment_last_row, window.first + row[0])
         for population, lanes in window.lanes.items():
-            if not lanes.agents or not window.count:
-                continue
-            members = self.agents.members(population)
-            logged = lanes.words[0][: len(lanes.agents), : window.count] != 0
-            for word in lanes.words[1:]:
-                logged |= word[: len(lanes.agents), : window.count] != 0
-            last = window.first + window.count - 1 - np.argmax(logged[:, ::-1], axis=1)
-            for index, row, any_ in zip(lanes.agents, last.tolist(), logged.any(axis=1).tolist(), strict=True):
-                if any_ and row > members[index].last_row:
-                    members[index].last_row = row
+            self.agents.remember_rows(population, lanes.agents, window.first, lanes.last_rows(window.count))
 
     def finish(self) -> None:
         """Write everything, and count the newest rows as gone. If the disk refuses, it may be called again."""
@@ -339,5 +372,5 @@ class Stage:
             self.writer.drain()
         except StorageError:
             if self.writer.withdraw(job):
-                self._owed.append(job)  # its rows are still here, and go with the next job
+                self._owe(job)
             raise

@@ -8,6 +8,8 @@ from typing import Any
 import h5py
 import numpy as np
 
+from simlab.conventions import ATTR_SCHEMA
+
 
 def write_attribute(obj: h5py.HLObject, name: str, value: Any) -> None:
     """Write one attribute, in place of one of that name.
@@ -36,7 +38,9 @@ def write_attributes(obj: h5py.HLObject, attributes: Mapping[str, Any]) -> None:
         write_attribute(obj, name, value)
 
 
-_STRUCTURAL = frozenset({"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties"})
+_STRUCTURAL = frozenset(
+    {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties", ATTR_SCHEMA}
+)
 
 
 def read_attributes(obj: h5py.HLObject) -> dict[str, Any]:

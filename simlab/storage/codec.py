@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import threading
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -170,6 +171,23 @@ def resolve_compression(choice: str | int | None, where: str) -> Compression:
         f"{where} asks for compression={choice!r}; use one of {', '.join(NAMES)}, a level from 0 to 9, or None."
         f"{did_you_mean(str(choice), NAMES)}"
     )
+
+
+_BY_FILTER: Final = {1: "gzip", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd", 32026: "blosc2"}
+
+
+def compression_of(filters: Sequence[tuple[int, Any]]) -> Compression:
+    """Return the compression of a dataset by its filters: HDF5's number of each, and its options.
+
+    Examples
+    --------
+    >>> compression_of([(2, (4,)), (1, (1,))]), compression_of([])
+    (Compression(name='gzip', level=1), Compression(name='none', level=1))
+    """
+    for number, options in filters:
+        if number in _BY_FILTER:
+            return Compression(_BY_FILTER[number], int(options[0]) if number == 1 else DEFAULT_LEVEL)
+    return Compression("none")
 
 
 def shuffle(block: Array) -> Array:

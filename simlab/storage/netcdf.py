@@ -6,8 +6,7 @@ Dimension scales are attached by hand: every axis gets its scale in ``DIMENSION_
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import h5py
@@ -24,7 +23,7 @@ CLOCK_CHUNK = 1024
 
 def create_group(parent: h5py.Group, name: str) -> h5py.Group:
     """Return the group below `parent`, made with tracked creation order (netCDF-4 asks for it) where it is not there."""
-    for part in name.split("/"):
+    for part in filter(None, name.split("/")):
         parent = parent[part] if part in parent else parent.create_group(part, track_order=True)
     return parent
 
@@ -46,23 +45,11 @@ def is_group_count(dataset: h5py.Dataset) -> bool:
     return bool(dataset.name.rsplit("/", 1)[-1] == GROUP_COUNT and "long_name" in dataset.attrs)
 
 
-@contextlib.contextmanager
-def _all_or_nothing(group: h5py.Group, name: str) -> Iterator[None]:
-    """Take a new object away again if the disk refuses a part of it: what is half there would stand in the way of the next try."""
-    try:
-        yield
-    except (OSError, RuntimeError):
-        with contextlib.suppress(OSError, RuntimeError, KeyError):
-            del group[name]
-        raise
-
-
 def create_dimension(group: h5py.Group, name: str, size: int, unlimited: bool = False) -> h5py.Dataset:
     """Make a dimension without a coordinate variable."""
     growing = {"maxshape": (None,), "chunks": (CLOCK_CHUNK,)} if unlimited else {}
     scale = group.create_dataset(name, shape=(size,), dtype=">f4", track_order=True, **growing)
-    with _all_or_nothing(group, name):
-        scale.make_scale(NOT_A_VARIABLE % size)
+    scale.make_scale(NOT_A_VARIABLE % size)
     return scale
 
 
@@ -71,9 +58,8 @@ def create_coordinate(group: h5py.Group, name: str, dtype: str, **attributes: An
     scale = group.create_dataset(
         name, shape=(0,), maxshape=(None,), chunks=(CLOCK_CHUNK,), dtype=dtype, compression="gzip", shuffle=True, track_order=True
     )
-    with _all_or_nothing(group, name):
-        scale.make_scale(name)
-        write_attributes(scale, attributes)
+    scale.make_scale(name)
+    write_attributes(scale, attributes)
     return scale
 
 
@@ -107,15 +93,14 @@ def create_variable(
     if chunks is not None:
         options |= {"chunks": chunks, "maxshape": tuple(d.maxshape[0] for d in dims)}
     variable = group.create_dataset(name, shape=shape, dtype=dtype, track_order=True, **options)
-    with _all_or_nothing(group, name):
-        if dims:
-            lists = np.empty(len(dims), dtype=object)
-            for i, scale in enumerate(dims):
-                lists[i] = np.array([scale.ref], dtype=h5py.ref_dtype)
-            variable.attrs.create("DIMENSION_LIST", lists, dtype=h5py.vlen_dtype(h5py.ref_dtype))
-        write_attributes(variable, attributes or {})
-        if data is not None and data.size:
-            variable[...] = data
+    if dims:
+        lists = np.empty(len(dims), dtype=object)
+        for i, scale in enumerate(dims):
+            lists[i] = np.array([scale.ref], dtype=h5py.ref_dtype)
+        variable.attrs.create("DIMENSION_LIST", lists, dtype=h5py.vlen_dtype(h5py.ref_dtype))
+    write_attributes(variable, attributes or {})
+    if data is not None and data.size:
+        variable[...] = data
     return variable
 
 

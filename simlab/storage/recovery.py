@@ -26,8 +26,9 @@ from simlab.storage.attributes import read_attributes, write_attribute
 from simlab.storage.diagnose import explain
 from simlab.storage.finding import simulations_below
 from simlab.storage.opening import close_handles
-from simlab.storage.runfile import LIBRARY_BOUNDS, refuse_if_open_elsewhere
+from simlab.storage.runfile import refuse_if_open_elsewhere
 from simlab.storage.superblock import ends_early, is_marked, mend
+from simlab.storage.writable import LIBRARY_BOUNDS
 
 
 @dataclass(slots=True)

@@ -1,9 +1,13 @@
-"""The file that a logger writes: created or opened, committed, closed."""
+"""The file that a logger writes: created or opened, and closed."""
 
 from __future__ import annotations
 
 import datetime
 import os
+import re
+import shutil
+import warnings
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -16,6 +20,7 @@ from simlab.conventions import (
     ATTR_HISTORY,
     ATTR_SOURCE,
     CF_CONVENTIONS,
+    COMMITTED,
     FORMAT_VERSION,
 )
 from simlab.errors import FormatError, InputError, RunExistsError, RunInUseError, RunNotFoundError, StorageError
@@ -25,16 +30,17 @@ from simlab.storage.attributes import read_attributes, write_attributes
 from simlab.storage.codec import Compression
 from simlab.storage.diagnose import explain
 from simlab.storage.finding import simulations_below
-from simlab.storage.netcdf import create_group
+from simlab.storage.journal import has_rows
+from simlab.storage.lock import WriterLock, clear_folder, sidecar
 from simlab.storage.opening import close_handles
+from simlab.storage.overlay import Overlay
 from simlab.storage.simulation import SimulationStore
+from simlab.storage.writable import WritableFile
 
 Mode = Literal["x", "w", "a"]
 
-LIBRARY_BOUNDS: Final = ("v110", "v110")
-"""The only version of the file format that can be read while it is written and that every netCDF reader opens."""
-PAGE_SIZE: Final = 2048
-"""Metadata in pages that never cross one of the kernel's: a kill inside one write cannot tear an object header."""
+_LEAST_SPACE: Final = 1 << 20
+_NUMBERED: Final = re.compile(r"simulation_(\d{4,})")
 
 
 def check_simulation_name(name: object) -> None:
@@ -45,7 +51,7 @@ def check_simulation_name(name: object) -> None:
         raise InputError(f"simulation={name!r} cannot be a group: use letters, digits and '_', nested names joined by '/'.")
 
 
-class RunFile:
+class RunFile(WritableFile):
     """A run file that is open for writing.
 
     Parameters
@@ -56,6 +62,13 @@ class RunFile:
         "x" makes a new file and refuses one that is there, "w" replaces it, "a" adds to it.
     version : str
         The version of simlab, for the file's ``source``.
+    sync : bool, optional
+        Have structure reach the disk itself.
+
+    Attributes
+    ----------
+    lock : WriterLock
+        The right to write it.
 
     Raises
     ------
@@ -71,71 +84,54 @@ class RunFile:
         If the system refuses.
     """
 
-    def __init__(self, path: Path, mode: Mode, version: str) -> None:
-        self.path = path
+    def __init__(self, path: Path, mode: Mode, version: str, sync: bool = False) -> None:
         if mode not in ("x", "w", "a"):
             raise InputError(f"mode={mode!r} is none of 'x' (new file), 'w' (replace it), 'a' (add a simulation to it).")
-        self._check_folder()
+        _check_folder(path)
         exists = path.exists()
         if exists and mode == "x":
             raise RunExistsError(f"{path} exists already. Use mode='w' to replace it, mode='a' to add a simulation to it, or another name.")
         if exists:
             close_handles(path)
             refuse_if_open_elsewhere(path)
-        if exists and mode == "a" and path.stat().st_size:
-            self.file = self._open_to_add()
-            return
-        if exists:
-            path.unlink()  # who has the old file open keeps it whole; nobody sees half of each
-        self.file = self._create(version)
-
-    def _check_folder(self) -> None:
-        folder = self.path.parent
-        if self.path.is_dir():
-            raise RunExistsError(f"{self.path} is a folder. Give the name of a file in it, such as {self.path / 'run.h5'}.")
-        if not folder.is_dir():
-            missing = next(p for p in [*reversed(folder.parents), folder] if not p.is_dir())
-            raise RunNotFoundError(f"{self.path} cannot be made: the folder {missing} does not exist. Make it first: mkdir -p {folder}")
-
-    def _create(self, version: str) -> h5py.File:
+        add = exists and mode == "a" and path.stat().st_size > 0
+        if not exists:
+            _put_aside(path)
         try:
-            file = h5py.File(
-                self.path, "x", libver=LIBRARY_BOUNDS, track_order=True, fs_strategy="page", fs_page_size=PAGE_SIZE, rdcc_nbytes=1 << 22
-            )
+            self.lock = WriterLock(path)
+        except RunInUseError:
+            raise
         except OSError as e:
-            raise _refused(self.path, "made", e) from e
-        now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        write_attributes(
-            file,
-            {
-                ATTR_CONVENTIONS: CF_CONVENTIONS,
-                "title": f"simlab run {self.path.name}",
-                ATTR_FORMAT: FORMAT_VERSION,
-                ATTR_SOURCE: f"simlab {version}",
-                ATTR_HISTORY: f"{now} recorded by simlab {version}",
-            },
-        )
-        return file
-
-    def _open_to_add(self) -> h5py.File:
-        wrong = explain(self.path)
-        if wrong:
-            raise FormatError(f"{wrong} Nothing can be added to it.")
+            raise _refused(path, "made", e) from e
         try:
-            file = h5py.File(self.path, "r+", libver=LIBRARY_BOUNDS)
+            clear_folder(self.lock.folder)
+            if shutil.disk_usage(path.parent).free < _LEAST_SPACE:
+                raise StorageError(f"{path} cannot be made: less than 1 MiB is free in {path.parent}. Make room first.")
+            if add:
+                _check_format(path)
+            super().__init__(path, self.lock.folder, None if add else Overlay(None), sync)
         except OSError as e:
-            raise _refused(self.path, "opened to add a simulation", e) from e
-        told = str(read_attributes(file).get(ATTR_FORMAT, ""))
-        if told.split(".")[0] != FORMAT_VERSION.split(".")[0]:
-            file.close()
-            what = f"has format {told}" if told else "was not written by simlab"
-            raise FormatError(
-                f"{self.path} {what}; a simulation can be added to files of format {FORMAT_VERSION} only. Record to a new file."
+            self.lock.release()
+            raise e if isinstance(e, StorageError) else _refused(path, "opened", e) from e
+        except BaseException:
+            self.lock.release()
+            raise
+        if not add:
+            now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            write_attributes(
+                self.file,
+                {
+                    ATTR_CONVENTIONS: CF_CONVENTIONS,
+                    "title": f"simlab run {path.name}",
+                    ATTR_FORMAT: FORMAT_VERSION,
+                    ATTR_SOURCE: f"simlab {version}",
+                    ATTR_HISTORY: f"{now} recorded by simlab {version}",
+                },
             )
-        return file
+        being_recorded[os.path.realpath(path)] = self
 
     def add_simulation(self, name: str | None, attributes: Mapping[str, Any], compression: Compression) -> tuple[str, SimulationStore]:
-        """Make a new simulation.
+        """Make a new simulation; a new file is there from here on.
 
         Parameters
         ----------
@@ -146,47 +142,83 @@ class RunFile:
         ------
         RunExistsError
             If there is such a group, or one that it would lie inside.
+        StorageError
+            If the system refuses.
         """
         if name is None:
-            n = 1
-            while f"simulation_{n:04d}" in self.file:
-                n += 1
-            name = f"simulation_{n:04d}"
-        inside = [other for other in simulations_below(self.file) if name.startswith(other + "/") or other.startswith(name + "/")]
-        if inside:
-            raise RunExistsError(f"simulation {name!r} and {inside[0]!r} of {self.path} would lie inside each other. Choose another name.")
+            numbers = (int(found[1]) for found in map(_NUMBERED.fullmatch, self.file) if found)
+            name = f"simulation_{max(numbers, default=0) + 1:04d}"
+        parts = name.split("/")
+        above = ["/".join(parts[:i]) for i in range(1, len(parts))]
+        outer = next((other for other in above if self.has(f"{other}/{COMMITTED}")), None)
+        if outer is None and name in self.file and f"{name}/{COMMITTED}" not in self.file:
+            outer = name + "/" + next(simulations_below(self.group(name)), "")
+        if outer is not None:
+            raise RunExistsError(f"simulation {name!r} and {outer!r} of {self.path} would lie inside each other. Choose another name.")
         if name in self.file:
             raise RunExistsError(
                 f"{self.path} has a simulation {name!r} already. Choose another name, or leave it out for the next free one."
             )
-        return name, SimulationStore(create_group(self.file, name), attributes, compression)
-
-    def commit(self, simulation: SimulationStore, rows: int) -> None:
-        """Vouch for rows: everything that was written reaches the system first, then the number of rows that are complete."""
-        self.file.flush()
-        simulation.committed[()] = rows
-        self.file.flush()
-
-    def let_go(self) -> None:
-        """Cut a forked child off from the file: what HDF5 writes when the child ends goes nowhere, not into the parent's file."""
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nowhere, self.file.id.get_vfd_handle())
-        os.close(nowhere)
+        try:
+            with self.structure():
+                return name, SimulationStore(self, f"/{name}", compression, attributes)
+        except OSError as e:
+            raise _refused(self.path, "made", e) from e
 
     def close(self) -> None:
-        """Close the file. More than once is no error."""
-        if self.file:
-            self.file.close()
+        """Close the file and give up the right to write it. More than once is no error."""
+        super().close()
+        if being_recorded.get(os.path.realpath(self.path)) is self:
+            del being_recorded[os.path.realpath(self.path)]
+            self.lock.release()
+
+
+being_recorded: weakref.WeakValueDictionary[str, RunFile] = weakref.WeakValueDictionary()
+"""Files that this process writes, by their real path."""
+
+
+def _check_folder(path: Path) -> None:
+    folder = path.parent
+    if path.is_dir():
+        raise RunExistsError(f"{path} is a folder. Give the name of a file in it, such as {path / 'run.h5'}.")
+    if not folder.is_dir():
+        missing = next(p for p in [*reversed(folder.parents), folder] if not p.is_dir())
+        raise RunNotFoundError(f"{path} cannot be made: the folder {missing} does not exist. Make it first: mkdir -p {folder}")
+
+
+def _check_format(path: Path) -> None:
+    """Refuse what no simulation can be added to."""
+    wrong = explain(path)
+    if wrong:
+        raise FormatError(f"{wrong} Nothing can be added to it.")
+    try:
+        with h5py.File(path, "r", locking=False) as file:
+            told = str(read_attributes(file).get(ATTR_FORMAT, ""))
+    except OSError as e:
+        raise _refused(path, "opened to add a simulation", e) from e
+    if told.split(".")[0] != FORMAT_VERSION.split(".")[0]:
+        what = f"has format {told}" if told else "was not written by simlab"
+        raise FormatError(f"{path} {what}; a simulation can be added to files of format {FORMAT_VERSION} only. Record to a new file.")
+
+
+def _put_aside(path: Path) -> None:
+    """Keep the rows of a dead writer whose file was moved or deleted: another run of that name begins."""
+    folder = sidecar(path)
+    if not folder.is_dir() or not has_rows(folder):
+        return
+    WriterLock(path)  # refuses if its writer lives
+    n = 1
+    while (other := folder.with_name(f"{folder.name}.{n}")).exists():
+        n += 1
+    os.replace(folder, other)
+    warnings.warn(f"{folder} holds rows of a writer that died, but its file {path.name} is gone. They were kept as {other}.", stacklevel=4)
 
 
 def refuse_if_open_elsewhere(path: Path) -> None:
-    """Raise `RunInUseError` before an existing file is touched, if another program has it open.
-
-    HDF5 locks the files it opens, but only after it has truncated one that is to be replaced.
-    """
+    """Raise `RunInUseError` before an existing file is touched, if another program has it open and locked."""
     try:
         import fcntl
-    except ImportError:  # Windows locks open files by itself: the unlink or open that follows is refused
+    except ImportError:  # Windows locks open files by itself: what follows is refused
         return
     try:
         with path.open("rb") as file:

@@ -11,6 +11,7 @@ import numpy as np
 from simlab.conventions import (
     AGENT,
     ATTR_EVERY,
+    ATTR_SCHEMA,
     COMMITTED,
     COMPLETE,
     EPISODE,
@@ -43,6 +44,7 @@ from simlab.storage.netcdf import (
     write_text_rows,
 )
 from simlab.storage.structure import Column, Grid
+from simlab.storage.writable import WritableFile
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -55,40 +57,60 @@ class SimulationStore:
 
     Parameters
     ----------
-    group : h5py.Group
-        A new, empty group.
-    attributes : mapping
-        Attributes that netCDF has words for.
+    file : WritableFile
+        The file.
+    path : str
+        The simulation's group, "/" first. Where it is not there, it is made.
     compression : Compression
         Of variables that do not choose their own.
+    attributes : mapping, optional
+        Attributes that netCDF has words for, of a new simulation.
     """
 
-    def __init__(self, group: h5py.Group, attributes: Mapping[str, Any], compression: Compression) -> None:
-        self.group = group
+    def __init__(self, file: WritableFile, path: str, compression: Compression, attributes: Mapping[str, Any] | None = None) -> None:
+        self.file = file
+        self.path = path
         self.compression = compression
+        if not file.has(f"{path}/{COMMITTED}"):
+            with file.structure() as handle:
+                self._make(create_group(handle, path), attributes or {})
+        self.forget()
+
+    def _make(self, group: h5py.Group, attributes: Mapping[str, Any]) -> None:
         write_attributes(group, attributes)
-        self.time = create_coordinate(group, TIME, "int64", axis="T", long_name="run clock", units="1")
+        time = create_coordinate(group, TIME, "int64", axis="T", long_name="run clock", units="1")
         clock: dict[str, Any] = {"chunks": (CLOCK_CHUNK,), "compression": "gzip", "shuffle": True}
-        self.step = create_variable(
-            group, STEP, [self.time], "int32", attributes={"long_name": "timestep in its episode", "units": "1"}, **clock
-        )
-        self.episode = create_variable(
-            group, EPISODE, [self.time], "int32", attributes={"long_name": "episode of the row", "units": "1"}, **clock
-        )
-        self.committed = self._scalar(group, COMMITTED, "int64", "rows that are complete on disk")
-        self.complete = self._scalar(group, COMPLETE, "int8", "1 once the run was finalized")
+        for name, text in ((STEP, "timestep in its episode"), (EPISODE, "episode of the row")):
+            create_variable(group, name, [time], "int32", attributes={"long_name": text, "units": "1"}, **clock)
+        self._scalar(group, COMMITTED, "int64", "rows that are complete on disk")
+        self._scalar(group, COMPLETE, "int8", "1 once the run was finalized")
+        create_group(group, GROUP_EPISODES)
+        report = create_group(group, GROUP_REPORT)
+        for name in REPORT_COUNTS:
+            self._scalar(report, name, "int64", name.replace("_", " "))
+        for name in REPORT_SECONDS:
+            self._scalar(report, name, "float64", name.replace("_", " "), units="s")
+
+    @staticmethod
+    def _scalar(group: h5py.Group, name: str, dtype: str, long_name: str, units: str = "1") -> None:
+        attributes = {"long_name": long_name, "units": units}
+        create_variable(group, name, [], dtype, data=np.zeros((), dtype), attributes=attributes)
+
+    def forget(self) -> None:
+        """Forget what was found in the file: a change to it was taken back."""
         self.grids: dict[str, Grid] = {}
         self.environment: Grid | None = None
         self.series: dict[str, Column] = {}
-        self.episodes = EpisodeTable(create_group(group, GROUP_EPISODES))
-        report = create_group(group, GROUP_REPORT)
-        self.report = {n: self._scalar(report, n, "int64", n.replace("_", " ")) for n in REPORT_COUNTS}
-        self.report |= {n: self._scalar(report, n, "float64", n.replace("_", " "), units="s") for n in REPORT_SECONDS}
+        self.episodes = EpisodeTable(self.file, f"{self.path}/{GROUP_EPISODES}")
 
-    @staticmethod
-    def _scalar(group: h5py.Group, name: str, dtype: str, long_name: str, units: str = "1") -> h5py.Dataset:
-        attributes = {"long_name": long_name, "units": units}
-        return create_variable(group, name, [], dtype, data=np.zeros((), dtype), attributes=attributes)
+    @property
+    def rows(self) -> int:
+        """Rows that are complete in the file."""
+        return int(self.dataset(COMMITTED)[()])
+
+    def dataset(self, name: str) -> h5py.Dataset:
+        """Return a dataset of the simulation."""
+        return self.file.dataset(f"{self.path}/{name}")
 
     # -- structure
 
@@ -96,25 +118,34 @@ class SimulationStore:
         """Return the grid of a population, with all its variables made and room for its agents."""
         grid = self.grids.get(name)
         if grid is None:
-            agents = create_group(self.group, GROUP_AGENTS)
-            home = create_group(agents, name) if name else self.group
-            dim = name or AGENT
-            # Each is made unless a try that the disk refused has made it already.
-            scale = (
-                home[dim] if dim in home else create_coordinate(home, dim, "int32", long_name="place of the agent in the file", units="1")
-            )
-            if dim + ID_SUFFIX not in home:
-                create_text_column(home, dim + ID_SUFFIX, scale, long_name="name of the agent", cf_role="trajectory_id")
+            agents = f"{self.path}/{GROUP_AGENTS}"
+            home, dim = (f"{agents}/{name}", name) if name else (self.path, AGENT)
+            if not (self.file.has(f"{home}/{dim}") and self.file.has(agents)):
+                with self.file.structure() as handle:
+                    create_group(handle, agents)
+                    group = create_group(handle, home)
+                    scale = create_coordinate(group, dim, "int32", long_name="place of the agent in the file", units="1")
+                    create_text_column(group, dim + ID_SUFFIX, scale, long_name="name of the agent", cf_role="trajectory_id")
             grid = Grid(
-                home if name else agents, self.group, [scale, self.time], f"{dim}{ID_SUFFIX} {STEP} {EPISODE}", f"{name}_" if name else ""
-            )
+                self.file, home if name else agents, self.path, [f"{home}/{dim}", f"{self.path}/{TIME}"],
+                f"{dim}{ID_SUFFIX} {STEP} {EPISODE}", f"{name}_" if name else "",
+            )  # fmt: skip
             self.grids[name] = grid
-        had = grid.axes[0].shape[0]
+        scale = self.file.dataset(grid.axes[0])
+        had = scale.shape[0]
         if n_agents > had:
-            grid.axes[0].resize((n_agents,))
-            grid.axes[0][had:] = np.arange(had, n_agents, dtype=np.int32)
+            scale.resize((n_agents,))
+            scale[had:] = np.arange(had, n_agents, dtype=np.int32)
         grid.add(variables, self.compression, window)
         return grid
+
+    def ensure_keys(self, population: str) -> None:
+        """Make the column for ids that are no text."""
+        home, dim = self.grids[population].axes[0].rsplit("/", 1)
+        if not self.file.has(home + "/" + dim + KEY_SUFFIX):
+            with self.file.structure():
+                scale = self.file.dataset(f"{home}/{dim}")
+                create_text_column(self.file.group(home), dim + KEY_SUFFIX, scale, long_name="the agent's id as JSON, where it is not text")
 
     def write_agents(self, population: str, first: int, labels: Sequence[str], keys: Sequence[str]) -> None:
         """Write the ids of agents ``first ...`` of a population.
@@ -126,21 +157,24 @@ class SimulationStore:
         keys : sequence of str
             The ids as JSON where they are not text; empty where the label is the id.
         """
-        scale = self.grids[population].axes[0]
-        home, dim = scale.parent, population or AGENT
-        write_text_rows(home[dim + ID_SUFFIX], first, labels)
-        if dim + KEY_SUFFIX not in home and any(keys):
-            create_text_column(home, dim + KEY_SUFFIX, scale, long_name="the agent's id as JSON, where it is not text")
-            keys = [""] * first + list(keys)
-            first = 0
-        if dim + KEY_SUFFIX in home:
-            write_text_rows(home[dim + KEY_SUFFIX], first, keys)
+        if any(keys):
+            self.ensure_keys(population)
+        axis = self.grids[population].axes[0]
+        write_text_rows(self.file.dataset(axis + ID_SUFFIX), first, labels)
+        if self.file.has(axis + KEY_SUFFIX):
+            column = self.file.dataset(axis + KEY_SUFFIX)
+            if column.shape[0] < first:
+                column.resize((first, column.shape[1]))
+            write_text_rows(column, first, keys)
 
     def ensure_environment(self, variables: Sequence[Variable], window: int) -> Grid:
         """Return the grid of the environment's numbers, with all of them made."""
         if self.environment is None:
-            group = create_group(self.group, GROUP_ENVIRONMENT)
-            self.environment = Grid(group, self.group, [self.time], f"{STEP} {EPISODE}")
+            path = f"{self.path}/{GROUP_ENVIRONMENT}"
+            if not self.file.has(path):
+                with self.file.structure() as handle:
+                    create_group(handle, path)
+            self.environment = Grid(self.file, path, self.path, [f"{self.path}/{TIME}"], f"{STEP} {EPISODE}")
         self.environment.add(variables, self.compression, window)
         return self.environment
 
@@ -148,33 +182,47 @@ class SimulationStore:
         """Return the column of an environment variable that has a time axis of its own."""
         if variable.name not in self.series:
             environment = self.ensure_environment((), 1)
-            *path, _ = disk_name(variable.name).split(".")
-            group = create_group(environment.group, "/".join(path)) if path else environment.group
-            dim = disk_name(variable.name).replace(".", "_") + TIME_SUFFIX
-            told = {"long_name": f"run clock of {variable.name}", "units": "1", "axis": "T"}
-            scale = group[dim] if dim in group else create_coordinate(group, dim, "int64", **told)
+            scale = self._series_scale(variable)
+            if not self.file.has(scale):
+                with self.file.structure() as handle:
+                    group = create_group(handle, scale.rsplit("/", 1)[0])
+                    told = {"long_name": f"run clock of {variable.name}", "units": "1", "axis": "T"}
+                    create_coordinate(group, scale.rsplit("/", 1)[1], "int64", **told)
             rows = chunk_of_series(variable.row_bytes)
-            own = SeriesGrid(environment.group, self.group, [scale], "", rows=rows)
-            own.add([variable], self.compression, rows)
-            column = own.columns[0]
-            if variable.every:
-                write_attribute(column.dataset, ATTR_EVERY, np.int32(variable.every))
+            own = SeriesGrid(self.file, environment.group, self.path, [scale], "", rows=rows)
+            with self.file.changing():
+                own.add([variable], self.compression, rows)
+                column = own.columns[0]
+                if variable.every and ATTR_EVERY not in column.dataset.attrs:
+                    with self.file.structure():
+                        write_attribute(column.dataset, ATTR_EVERY, np.int32(variable.every))
             self.series[variable.name] = column
         return self.series[variable.name]
+
+    def _series_scale(self, variable: Variable) -> str:
+        *path, _ = disk_name(variable.name).split(".")
+        dim = disk_name(variable.name).replace(".", "_") + TIME_SUFFIX
+        return "/".join([f"{self.path}/{GROUP_ENVIRONMENT}", *path, dim])
+
+    def keep_schema(self, text: str) -> None:
+        """Keep the schema of the run, as JSON: what goes on with the run, or repairs it, has to know it."""
+        with self.file.structure():
+            write_attribute(self.file.group(self.path), ATTR_SCHEMA, text)
 
     # -- values
 
     def write_clock(self, row: int, time: Array, step: Array, episode: Array) -> None:
         """Write the clocks of rows ``row ...``."""
         end = row + len(time)
-        for dataset, values in ((self.time, time), (self.step, step), (self.episode, episode)):
+        for name, values in ((TIME, time), (STEP, step), (EPISODE, episode)):
+            dataset = self.dataset(name)
             if dataset.shape[0] < end:
                 dataset.resize((end,))
             dataset[row:end] = values
 
     def write_series_time(self, column: Column, row: int, time: Array) -> None:
         """Write the run clock of a series' rows ``row ...`` and give the series their number."""
-        scale = column.dataset.parent[disk_name(column.variable.name).replace(".", "_") + TIME_SUFFIX]
+        scale = self.file.dataset(self._series_scale(column.variable))
         end = row + len(time)
         resize_dimension(scale, end)
         scale[row:end] = time
@@ -184,20 +232,14 @@ class SimulationStore:
     def resize(self, n_rows: int) -> None:
         """Give every variable on the run clock, and every variable of agents, its length."""
         for grid in self.grids.values():
-            grid.resize((grid.axes[0].shape[0], n_rows))
+            grid.resize((grid.n_agents, n_rows))
         if self.environment is not None:
             self.environment.resize((n_rows,))
 
     def attach(self, name: str, value: Any) -> None:
         """Write an attachment; see `simlab.storage.attachments`."""
-        group = create_group(self.group, GROUP_ATTACHMENTS)
-        before = set(group)
-        try:
-            write_attachment(group, name, value)
-        except OSError:
-            for part in set(group) - before:  # half an attachment is none; it may be tried again
-                del group[part]
-            raise
+        with self.file.structure() as handle:
+            write_attachment(create_group(handle, f"{self.path}/{GROUP_ATTACHMENTS}"), name, value)
 
     def stored_bytes(self) -> int:
         """Return the bytes of the chunks of all variables."""
@@ -205,15 +247,27 @@ class SimulationStore:
         columns = [c for grid in grids for c in (*grid.columns, *(f.column for f in grid.fields))]
         return sum(c.dataset.id.get_storage_size() for c in (*columns, *self.series.values()))
 
-    def write_report(self, report: Mapping[str, float]) -> None:
-        """Write the counters of the logger; the groups are final now, and those without a variable get one."""
+    def commit(self, rows: int, report: Mapping[str, float]) -> None:
+        """Vouch for rows: everything that was written reaches the system first, then the number of rows that are complete."""
+        self.file.flush()
         for name, value in report.items():
-            self.report[name][()] = value
-        count_groups(self.group)
-        above = self.group.parent
-        while above != self.group.file:
-            count_groups(above, deep=False)
-            above = above.parent
+            self.dataset(f"{GROUP_REPORT}/{name}")[()] = value
+        self.dataset(COMMITTED)[()] = rows
+        self.file.flush()
+
+    def finish(self, report: Mapping[str, float]) -> None:
+        """Write the counters of the logger and mark the simulation as complete; its groups are final, and those without a variable get one."""
+        with self.file.structure():
+            group = self.file.group(self.path)
+            count_groups(group)
+            above = group.parent
+            while above != group.file:
+                count_groups(above, deep=False)
+                above = above.parent
+        for name, value in report.items():
+            self.dataset(f"{GROUP_REPORT}/{name}")[()] = value
+        self.dataset(COMPLETE)[()] = 1
+        self.file.flush()
 
 
 class SeriesGrid(Grid):

@@ -22,14 +22,16 @@ from simlab.conventions import (
     FLAT_NAMES,
     LABEL_SUFFIX,
     LOGGED,
+    STRLEN_SUFFIX,
 )
 from simlab.metadata import to_json
 from simlab.schema import INHERIT, Variable
 from simlab.schema.names import disk_name
 from simlab.storage.chunking import chunk_of_agents
-from simlab.storage.codec import Compression, resolve_compression
+from simlab.storage.codec import Compression, compression_of, resolve_compression
 from simlab.storage.dtypes import TEXT_BLOCK, StoredType, stored_type
 from simlab.storage.netcdf import create_dimension, create_group, create_labels, create_variable
+from simlab.storage.writable import WritableFile
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -48,29 +50,37 @@ class Column:
         What was declared or inferred.
     type : StoredType
         How its values are stored.
-    dataset : h5py.Dataset
-        Where they are stored.
+    file : WritableFile
+        The file.
+    path : str
+        Where they are stored in it.
     compression : Compression
         How its chunks are encoded.
     agents, rows : int
         Agents and rows of one chunk; a column without an agent axis has 0 agents.
-    strlen : h5py.Dataset or None
-        The dimension of a text's characters, which grows with the longest.
+    strlen : str
+        The path of the dimension of a text's characters, which grows with the longest; "" where it is no text.
     """
 
     variable: Variable
     type: StoredType
-    dataset: h5py.Dataset
+    file: WritableFile
+    path: str
     compression: Compression
     agents: int
     rows: int
-    strlen: h5py.Dataset | None = None
+    strlen: str = ""
+
+    @property
+    def dataset(self) -> h5py.Dataset:
+        """Where its values are stored, in the file's handle of the moment."""
+        return self.file.dataset(self.path)
 
     def widen(self, width: int) -> None:
         """Make room for texts of so many bytes."""
-        if self.strlen is not None and self.dataset.shape[-1] < width:
+        if self.strlen and self.dataset.shape[-1] < width:
             self.dataset.resize((*self.dataset.shape[:-1], width))
-            self.strlen.resize((width,))
+            self.file.dataset(self.strlen).resize((width,))
 
 
 @dataclass(slots=True)
@@ -88,21 +98,24 @@ class Grid:
 
     Attributes
     ----------
-    group : h5py.Group
-        ``agents``, ``agents/<population>`` or ``environment``.
-    simulation : h5py.Group
-        The simulation it belongs to; dimensions that a schema names lie there.
-    axes : list of h5py.Dataset
-        The scales of the shared axes.
+    file : WritableFile
+        The file.
+    group : str
+        The path of ``agents``, ``agents/<population>`` or ``environment``.
+    simulation : str
+        The path of the simulation; dimensions that a schema names lie there.
+    axes : list of str
+        Paths of the scales of the shared axes.
     coordinates : str
         What the variables' ``coordinates`` attribute starts with.
     prefix : str
         What its own dimensions start with: the population's name and "_".
     """
 
-    group: h5py.Group
-    simulation: h5py.Group
-    axes: list[h5py.Dataset]
+    file: WritableFile
+    group: str
+    simulation: str
+    axes: list[str]
     coordinates: str
     prefix: str = ""
     columns: list[Column] = field(default_factory=list)
@@ -113,54 +126,72 @@ class Grid:
         """Whether the first axis is one of agents."""
         return len(self.axes) == 2
 
+    @property
+    def n_agents(self) -> int:
+        """Length of the axis of agents; 1 where there is none."""
+        return int(self.file.dataset(self.axes[0]).shape[0]) if self.has_agents else 1
+
     def add(self, variables: Sequence[Variable], default: Compression, window: int) -> None:
-        """Make the variables that are not there yet; `variables` are all of the grid's, in order."""
+        """Take the variables that it does not have yet, making those that the file lacks; `variables` are all of the grid's, in order."""
         if len(variables) == len(self.columns):
             return
-        for variable in variables[len(self.columns) :]:
-            self.columns.append(self._column(variable, default, window))
-        while len(self.columns) > sum(f.bits for f in self.fields):
-            self._add_field(window)
-        if self.fields:
-            self._name_bits()
+        with self.file.changing():
+            for variable in variables[len(self.columns) :]:
+                self.columns.append(self._column(variable, default, window))
+            changed = False
+            while len(self.columns) > sum(f.bits for f in self.fields):
+                changed |= self._add_field(window)
+            if self.fields:
+                self._name_bits(changed)
 
     def _column(self, variable: Variable, default: Compression, window: int) -> Column:
+        path = self._path(variable)
+        if not self.file.has(path):
+            with self.file.structure():
+                self._make(variable, path, default, window)
+        column = bound_column(self.file, path, variable, self.has_agents)
+        if variable.is_text:
+            column.strlen = f"{path.rsplit('/', 1)[0]}/{self._stem(variable)}{STRLEN_SUFFIX}"
+        return column
+
+    def _stem(self, variable: Variable) -> str:
+        return self.prefix + disk_name(variable.name).replace(".", "_")
+
+    def _make(self, variable: Variable, path: str, default: Compression, window: int) -> None:
         kind = stored_type(variable.dtype)
         compression = default
         if variable.compression != INHERIT:
             compression = resolve_compression(variable.compression, f"Variable {variable.name!r}")
-        group, name = self._place(variable)
+        home, name = path.rsplit("/", 1)
+        group = create_group(self.file.file, home)
         dims, attributes = self._own_dimensions(variable, kind, group)
         own = tuple(TEXT_BLOCK if d.maxshape == (None,) else d.shape[0] for d in dims)
         agents, rows = self._chunk(math.prod(own) * kind.stored.itemsize, window)
-        lead = (agents, rows) if agents else (rows,)
-        dataset = create_variable(
+        create_variable(
             group,
             name,
-            [*self.axes, *dims],
+            [*map(self.file.dataset, self.axes), *dims],
             kind.stored,
-            chunks=lead + own,
+            chunks=((agents, rows) if agents else (rows,)) + own,
             attributes=variable_attributes(variable, kind, " ".join([self.coordinates, *attributes])),
             fillvalue=kind.fill if kind.stored.kind == "f" else None,
             **compression.creation_options(kind.stored.itemsize),
         )
-        return Column(variable, kind, dataset, compression, agents, rows, dims[-1] if variable.is_text else None)
 
     def _chunk(self, row_bytes: int, window: int) -> tuple[int, int]:
-        agents, rows = chunk_of_agents(row_bytes, window, self.axes[0].shape[0] if self.has_agents else 1)
+        agents, rows = chunk_of_agents(row_bytes, window, self.n_agents)
         return (agents, rows) if self.has_agents else (0, rows)
 
-    def _place(self, variable: Variable) -> tuple[h5py.Group, str]:
+    def _path(self, variable: Variable) -> str:
         *path, name = disk_name(variable.name).split(".")
         if self.has_agents and FLAT_NAMES.get(variable.name) != variable.modality:
             path.insert(0, variable.modality)
-        return (create_group(self.group, "/".join(path)) if path else self.group), name
+        return "/".join([self.group, *path, name])
 
     def _own_dimensions(self, variable: Variable, kind: StoredType, group: h5py.Group) -> tuple[list[h5py.Dataset], list[str]]:
         """Return the scales of a variable's own axes, made where they are not there, and the names of their labels."""
-        stem = self.prefix + disk_name(variable.name).replace(".", "_")
-        home = group if variable.has_natural_dims else self.simulation
-        prefix = self.prefix if home is group else ""
+        home = group if variable.has_natural_dims else self.file.group(self.simulation)
+        prefix = self.prefix if variable.has_natural_dims else ""
         dims, labels = [], []
         for name, size in zip(variable.dims or (), variable.shape, strict=True):
             dim = prefix + name
@@ -171,39 +202,45 @@ class Grid:
                 create_labels(home, dims[-1], label, variable.channels)
             labels.append(label)
         for suffix, size in kind.extra:
-            growing, dim = suffix == "strlen", f"{stem}_{suffix}"
+            growing, dim = suffix == "strlen", f"{self._stem(variable)}_{suffix}"
             dims.append(group[dim] if dim in group else create_dimension(group, dim, 1 if growing else size, unlimited=growing))
         return dims, labels
 
-    def _add_field(self, window: int) -> None:
+    def _add_field(self, window: int) -> bool:
+        """Take the next variable of logged bits, and say whether it had to be made."""
         first = sum(f.bits for f in self.fields)
-        wanted = len(self.columns) - first
-        bits = next((bits for most, bits in _BIT_ROOM if wanted <= most), BITS)
-        dtype = np.dtype(f"uint{bits}")
-        agents, rows = self._chunk(dtype.itemsize, window)
         name = LOGGED if not self.fields else f"{LOGGED}_{len(self.fields)}"
-        kind = StoredType(dtype, dtype, (), {})
-        compression = Compression("gzip")
-        dataset = create_variable(
-            self.group,
-            name,
-            self.axes,
-            dtype,
-            chunks=(agents, rows) if agents else (rows,),
-            attributes={"long_name": "which variables were logged", "coordinates": self.coordinates},
-            **compression.creation_options(dtype.itemsize),
-        )
+        path = f"{self.group}/{name}"
+        made = not self.file.has(path)
+        if made:
+            wanted = len(self.columns) - first
+            dtype = np.dtype(f"uint{next((bits for most, bits in _BIT_ROOM if wanted <= most), BITS)}")
+            agents, rows = self._chunk(dtype.itemsize, window)
+            with self.file.structure():
+                create_variable(
+                    self.file.group(self.group),
+                    name,
+                    [*map(self.file.dataset, self.axes)],
+                    dtype,
+                    chunks=(agents, rows) if agents else (rows,),
+                    attributes={"long_name": "which variables were logged", "coordinates": self.coordinates},
+                    **Compression("gzip").creation_options(dtype.itemsize),
+                )
         # "logged" itself is a reserved name; the bits are no variable of the schema, only a column that is written like one.
-        bits_of = Variable("logged_bits", dtype=dtype)
-        self.fields.append(LoggedField(Column(bits_of, kind, dataset, compression, agents, rows), first, bits))
+        bits_of = Variable("logged_bits", dtype=self.file.dataset(path).dtype)
+        self.fields.append(LoggedField(bound_column(self.file, path, bits_of, self.has_agents), first, 8 * bits_of.dtype.itemsize))
+        return made
 
-    def _name_bits(self) -> None:
+    def _name_bits(self, made: bool) -> None:
         for logged in self.fields:
             names = [disk_name(c.variable.name) for c in self.columns[logged.first : logged.first + logged.bits]]
-            masks = np.array([1 << i for i in range(len(names))], logged.column.type.stored)
-            logged.column.dataset.attrs.create("flag_masks", masks)
             text = " ".join(names).encode()
-            logged.column.dataset.attrs.create("flag_meanings", np.array(text), dtype=h5py.string_dtype("utf-8", max(1, len(text))))
+            if not made and logged.column.dataset.attrs.get("flag_meanings") == text:
+                continue
+            with self.file.structure():
+                attrs = logged.column.dataset.attrs
+                attrs.create("flag_masks", np.array([1 << i for i in range(len(names))], logged.column.type.stored))
+                attrs.create("flag_meanings", np.array(text), dtype=h5py.string_dtype("utf-8", max(1, len(text))))
 
     def resize(self, sizes: Sequence[int]) -> None:
         """Give every variable of the grid the lengths of the shared axes; nothing shrinks."""
@@ -211,6 +248,15 @@ class Grid:
             shape = tuple(max(a, b) for a, b in zip(dataset.shape, sizes, strict=False)) + dataset.shape[len(sizes) :]
             if shape != dataset.shape:
                 dataset.resize(shape)
+
+
+def bound_column(file: WritableFile, path: str, variable: Variable, has_agents: bool) -> Column:
+    """Return the column of a variable that is in the file, as the file has it."""
+    dataset = file.dataset(path)
+    options = dataset.id.get_create_plist()
+    filters = [options.get_filter(i)[::2] for i in range(options.get_nfilters())]
+    agents, rows = dataset.chunks[:2] if has_agents else (0, dataset.chunks[0])
+    return Column(variable, stored_type(variable.dtype), file, path, compression_of(filters), agents, rows)
 
 
 def variable_attributes(variable: Variable, kind: StoredType, coordinates: str) -> dict[str, Any]:

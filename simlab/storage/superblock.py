@@ -52,14 +52,20 @@ def mend(path: str | os.PathLike[str]) -> None:
     FormatError
         If the file has no superblock of version 3.
     """
-    head = bytearray(_head(path))
-    head[_FLAGS] = 0
-    head[_END] = os.stat(path).st_size.to_bytes(8, "little")
-    head[_CHECKED:_SIZE] = checksum(bytes(head[:_CHECKED])).to_bytes(4, "little")
+    head = mended(_head(path), os.stat(path).st_size)
     with open(path, "r+b") as file:
         file.write(head)
         file.flush()
         os.fsync(file.fileno())
+
+
+def mended(head: bytes, size: int) -> bytes:
+    """Return the first 48 bytes of a file without the mark, stating another end."""
+    out = bytearray(head)
+    out[_FLAGS] = 0
+    out[_END] = size.to_bytes(8, "little")
+    out[_CHECKED:_SIZE] = checksum(bytes(out[:_CHECKED])).to_bytes(4, "little")
+    return bytes(out)
 
 
 def _head(path: str | os.PathLike[str]) -> bytes:

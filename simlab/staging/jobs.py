@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from simlab.record.staging import Window
 from simlab.schema import Variable
+from simlab.staging.windows import Window
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -70,19 +70,28 @@ class Job:
         Name and value.
     rows, span : int
         Rows of the run with this job, and rows of a window.
+    schema : str or None
+        The schema as JSON, where it has changed.
+    segment : int or None
+        The segment of the journal whose events are in the file with this job.
+    sync : bool
+        Whether the commit has to reach the disk itself.
     """
 
-    variables: Mapping[str, tuple[Variable, ...]]
-    environment: tuple[Variable, ...]
-    series: tuple[Variable, ...]
     rows: int
     span: int
+    variables: Mapping[str, tuple[Variable, ...]] = field(default_factory=dict)
+    environment: tuple[Variable, ...] = ()
+    series: tuple[Variable, ...] = ()
     window: Window | None = None
     release: bool = False
     agents: list[tuple[str, int, str, str]] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     ended: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     attachments: list[tuple[str, Any]] = field(default_factory=list)
+    schema: str | None = None
+    segment: int | None = None
+    sync: bool = False
     cost: int = 0
 
     def values(self) -> int:

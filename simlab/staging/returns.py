@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from simlab.conventions import REWARDS
-from simlab.record.staging import Window
 from simlab.schema import Variable
+from simlab.staging.windows import Window
 from simlab.storage.structure import Grid
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Sums = dict[int, dict[tuple[str, int], float]]
 """Of each episode, the rewards of each agent (population, place), summed."""
 _ROWS_AT_ONCE = 4096
+RETURN_FIELDS = ("return_sum", "return_mean", "return_min", "return_max")
 
 
 def reward_index(variables: tuple[Variable, ...]) -> int | None:
@@ -54,7 +55,7 @@ def returns_on_disk(grids: Mapping[str, Grid], variables: Mapping[str, tuple[Var
         if index is None:
             continue
         field = next(f for f in grid.fields if f.first <= index < f.first + f.bits)
-        sums, present = np.zeros(grid.axes[0].shape[0]), np.zeros(grid.axes[0].shape[0], bool)
+        sums, present = np.zeros(grid.n_agents), np.zeros(grid.n_agents, bool)
         for row in range(start, start + length, _ROWS_AT_ONCE):
             rows = slice(row, min(row + _ROWS_AT_ONCE, start + length))
             mask = field.column.dataset[:, rows] & field.column.type.stored.type(1 << (index - field.first)) != 0
@@ -68,12 +69,7 @@ def _statistics(values: list[float]) -> dict[str, float]:
     sums = np.array(values)
     if not sums.size:
         return {}
-    return {
-        "return_sum": float(sums.sum()),
-        "return_mean": float(sums.mean()),
-        "return_min": float(sums.min()),
-        "return_max": float(sums.max()),
-    }
+    return dict(zip(RETURN_FIELDS, map(float, (sums.sum(), sums.mean(), sums.min(), sums.max())), strict=True))
 
 
 class Returns:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from simlab.record.lanes import WORD, Lanes
-from simlab.record.staging import Window
+from simlab.staging.lanes import WORD, Lanes
+from simlab.staging.windows import Window
 from simlab.storage.dtypes import TEXT_BLOCK
 from simlab.storage.structure import Column, Grid, LoggedField
 
@@ -56,6 +56,8 @@ class Chunk:
         What the file holds there (stored type); None if the chunk is new or the staged rows are all there is.
     replaces : bool
         Whether the chunk may be in the file already.
+    row : int
+        The first row here inside the chunk.
     """
 
     column: Column
@@ -65,6 +67,7 @@ class Chunk:
     places: slice | Array = field(default_factory=lambda: slice(0, 0))
     before: Array | None = None
     replaces: bool = False
+    row: int = 0
 
     def trim_text(self) -> None:
         """Cut the text's array to what its longest text needs, in whole chunks, and make room for it in the file.
@@ -82,7 +85,7 @@ class Chunk:
         """Return the chunk's stored values: those that were logged, those from before, and fill elsewhere."""
         column, lead = self.column, len(self.offset)
         stored = column.type.to_disk(self.values)
-        rows = stored.shape[lead - 1]
+        rows = slice(self.row, self.row + stored.shape[lead - 1])
         whole = (column.agents, column.rows) if lead == 2 else (column.rows,)
         if self.before is None and self.mask is None and stored.shape[:lead] == whole:
             return stored
@@ -93,13 +96,13 @@ class Chunk:
             block.fill(column.type.fill)
         if self.before is not None:
             block[tuple(slice(0, n) for n in self.before.shape)] = self.before
-        target = block[self.places, :rows] if lead == 2 else block[:rows]
+        target = block[self.places, rows] if lead == 2 else block[rows]
         if self.mask is None:
             target[...] = stored
         else:
             target[self.mask] = stored[self.mask]
         if lead == 2 and not isinstance(self.places, slice):
-            block[self.places, :rows] = target  # indexing by places gave a copy
+            block[self.places, rows] = target  # indexing by places gave a copy
         return block
 
     def encode(self) -> list[Encoded]:
@@ -194,23 +197,26 @@ def _chunks(grid: Grid, column: Column, agents: Array, values: Array, mask: Arra
         inside = agents[start:stop] - blocks[start] * per_chunk
         side_by_side = inside[-1] - inside[0] == stop - start - 1
         places: slice | Array = slice(int(inside[0]), int(inside[-1]) + 1) if side_by_side else inside
-        for row in range(0, count, column.rows):
+        for chunk_start in range(window.first // column.rows * column.rows, window.first + count, column.rows):
+            # A window that left early, and the one that goes on where it ended, share a chunk.
+            row = max(0, window.first - chunk_start)
+            rows = slice(chunk_start + row - window.first, chunk_start + column.rows - window.first)
             where = None
             if mask is not None:
-                here = mask[start:stop, row : row + column.rows]
+                here = mask[start:stop, rows]
                 if not here.any():
                     continue
                 where = None if here.all() else here
-            part = values[start:stop, row : row + column.rows]
+            part = values[start:stop, rows]
             if grid.has_agents:
-                offset: tuple[int, ...] = (int(blocks[start]) * per_chunk, window.first + row)
+                offset: tuple[int, ...] = (int(blocks[start]) * per_chunk, chunk_start)
             else:
-                offset, part, where = (window.first + row,), part[0], None if where is None else where[0]
-            chunk = Chunk(column, offset, part, where, places, replaces=window.flushed)
-            if window.late:
+                offset, part, where = (chunk_start,), part[0], None if where is None else where[0]
+            chunk = Chunk(column, offset, part, where, places, replaces=window.flushed or row > 0, row=row)
+            if window.late or row:
                 chunk.before = _before(column, offset)
-                if any(column is f.column for f in grid.fields):
-                    _merge_bits(chunk, tally)
+            if window.late and any(column is f.column for f in grid.fields):
+                _merge_bits(chunk, tally)
             yield chunk
 
 
@@ -223,9 +229,9 @@ def _merge_bits(chunk: Chunk, tally: Tally) -> None:
     """Add the bits that are there to the new ones, and count the values that are written twice."""
     before = chunk.before
     assert before is not None
-    rows = chunk.values.shape[-1]
+    rows = slice(chunk.row, chunk.row + chunk.values.shape[-1])
     there = np.zeros(chunk.values.shape, chunk.values.dtype)
-    inside = before[chunk.places, :rows] if len(chunk.offset) == 2 else before[:rows]
+    inside = before[chunk.places, rows] if len(chunk.offset) == 2 else before[rows]
     there[tuple(slice(0, n) for n in inside.shape)] = inside
     tally.late += int(np.bitwise_count(chunk.values).sum())
     tally.overwritten += int(np.bitwise_count(there & chunk.values).sum())

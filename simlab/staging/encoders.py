@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
-from simlab.record.sealing import Chunk, Encoded, encode_batch
+from simlab.staging.sealing import Chunk, Encoded, encode_batch
 
 ENCODERS: Final = 2
 """Deflate in two threads keeps up with any simulation that Python drives; more would take its cores."""

@@ -1,0 +1,1 @@
+"""Rows that are not in chunks yet: their memory, their journal, and their way into the file."""

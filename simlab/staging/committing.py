@@ -1,0 +1,192 @@
+"""One job into the file: structure first, then chunks, then the number of rows that are complete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from simlab.schema import Variable
+from simlab.staging.encoders import Encoders
+from simlab.staging.jobs import Block, Job
+from simlab.staging.returns import RETURN_FIELDS, Returns, Sums, returns_on_disk, reward_index, sums_of
+from simlab.staging.sealing import Chunk, Tally, chunks_of_lanes
+from simlab.staging.windows import Window
+from simlab.storage.journal import Journal
+from simlab.storage.simulation import SimulationStore
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Committer:
+    """Writes jobs into one simulation.
+
+    Parameters
+    ----------
+    store : SimulationStore
+        The simulation.
+    encoders : Encoders
+        Who encodes.
+    journal : Journal
+        What may be forgotten of it is.
+    report : callable, optional
+        Returns the counters that go into the file with every commit.
+    sync : bool, optional
+        Have every commit reach the disk itself.
+
+    Attributes
+    ----------
+    tally : Tally
+        What the rows that left held.
+    committed : int
+        Rows that are complete in the file.
+    """
+
+    def __init__(
+        self, store: SimulationStore, encoders: Encoders, journal: Journal, report: Callable[[], Mapping[str, float]] = dict
+    ) -> None:
+        self._store, self._encoders, self._journal, self._report = store, encoders, journal, report
+        self.tally = Tally()
+        self.committed = store.rows
+        self._returns = Returns()
+        self._by_disk: set[int] = set()
+        self._ended = -1
+        self._tails: dict[str, Array] = {}
+        self._clocks: list[tuple[int, Array, Array, Array]] = []
+
+    def distrust(self, episode: int) -> None:
+        """Sum the returns of an episode from the file when it ends: not all of its rows went by here, or some came late."""
+        self._by_disk.add(episode)
+
+    def keep_clock(self, job: Job) -> None:
+        """Keep the clock of rows whose values are given up: it has to rise all the same."""
+        window = job.window
+        if window is not None and not window.late:
+            n = window.count
+            self._clocks.append((window.first, window.time[:n].copy(), window.step[:n].copy(), window.episode[:n].copy()))
+
+    def write(self, job: Job) -> None:
+        """Write a job. Doing it twice leaves the same values, so a job that failed halfway is simply done again.
+
+        Raises
+        ------
+        OSError, RuntimeError
+            If the disk, or HDF5, refuses.
+        """
+        store, window, tally = self._store, job.window, Tally()
+        self._prepare(job)
+        for clock in self._clocks:
+            store.write_clock(*clock)
+        if window is not None and not window.late:
+            n = window.count
+            store.write_clock(window.first, window.time[:n], window.step[:n], window.episode[:n])
+        store.resize(job.rows)
+        added: Sums = {}
+        tails: dict[str, Array] = {}
+        self._encoders.write(self._chunks(job, tally, tails))
+        if window is not None and window.count:
+            if window.late:
+                self._by_disk.update(np.unique(window.episode[: window.count]).tolist())
+            else:
+                added = sums_of(window, job.variables)
+        for episode, fields in job.ended:
+            store.episodes.write(episode, fields | self._returns_of(episode, fields, added, job.variables))
+        self.committed = max(self.committed, job.rows)
+        store.commit(self.committed, self._report())
+        self._tails |= tails
+        self._clocks.clear()
+        self._count(job, tally, added)
+        if job.sync:
+            store.file.sync()
+        if window is not None and job.release:
+            window.retire()
+        if job.segment is not None:
+            self._journal.forget(job.segment)
+
+    def _prepare(self, job: Job) -> None:
+        """Make what structure there is to make, in one step, and write who is new."""
+        store = self._store
+        counts: dict[str, int] = {}
+        for population, index, _, _ in job.agents:
+            counts[population] = max(counts.get(population, 0), index + 1)
+        try:
+            with store.file.changing():
+                for population, variables in job.variables.items():
+                    store.ensure_population(population, variables, counts.get(population, 0), job.span)
+                if job.environment:
+                    store.ensure_environment(job.environment, job.span)
+                for variable in job.series:
+                    store.ensure_series(variable)
+                self._write_agents(job)
+                rewarded = any(reward_index(variables) is not None for variables in job.variables.values())
+                for _, fields in job.ended:
+                    store.episodes.prepare(fields | (dict.fromkeys(RETURN_FIELDS, 0.0) if rewarded else {}))
+                for name, value in job.attachments:
+                    store.attach(name, value)
+                if job.schema is not None:
+                    store.keep_schema(job.schema)
+        except BaseException:
+            store.forget()
+            raise
+        job.attachments.clear()
+        job.schema = None
+
+    def _write_agents(self, job: Job) -> None:
+        by_population: dict[str, list[tuple[int, str, str]]] = {}
+        for population, index, label, key in job.agents:
+            by_population.setdefault(population, []).append((index, label, key))
+        for population, members in by_population.items():
+            self._store.write_agents(population, members[0][0], [m[1] for m in members], [m[2] for m in members])
+
+    def _returns_of(
+        self, episode: int, fields: dict[str, Any], added: Sums, variables: Mapping[str, tuple[Variable, ...]]
+    ) -> dict[str, float]:
+        """Return the statistics of an ended episode's returns."""
+        if episode in self._by_disk:
+            return returns_on_disk(self._store.grids, variables, fields["start"], fields["length"])
+        return self._returns.statistics(episode, added)
+
+    def _count(self, job: Job, tally: Tally, added: Sums) -> None:
+        """Take over what a job that was written counted; rows that stay staged are counted when they leave."""
+        for episode, _ in job.ended:
+            self._returns.forget(episode)
+            self._by_disk.discard(episode)
+            self._ended = max(self._ended, episode)
+        for block in job.blocks:
+            self.tally.values += len(block.values)
+            self.tally.bytes_raw += block.values.nbytes
+        if job.window is None or job.release:
+            self._returns.keep({episode: sums for episode, sums in added.items() if episode > self._ended})
+            self.tally.add(tally)
+
+    def _chunks(self, job: Job, tally: Tally, tails: dict[str, Array]) -> Iterator[Chunk]:
+        if job.window is not None and job.window.count:
+            yield from self._window_chunks(job.window, tally)
+        for block in job.blocks:
+            yield from self._series_chunks(block, tails)
+
+    def _window_chunks(self, window: Window, tally: Tally) -> Iterator[Chunk]:
+        for name, lanes in window.lanes.items():
+            if lanes.agents:
+                yield from chunks_of_lanes(self._store.grids[name], lanes, window, tally)
+        if self._store.environment is not None:
+            yield from chunks_of_lanes(self._store.environment, window.environment, window, tally)
+
+    def _series_chunks(self, block: Block, tails: dict[str, Array]) -> Iterator[Chunk]:
+        """Yield the chunks that rows of a series fill, the last one perhaps in part; its rows are kept for the next time."""
+        column = self._store.ensure_series(block.variable)
+        start = block.first // column.rows * column.rows
+        name = block.variable.name
+        values = block.values
+        if start < block.first:
+            kept = tails.get(name, self._tails.get(name))
+            if kept is None:
+                kept = column.type.from_disk(np.asarray(column.dataset[start : block.first]))
+                kept = np.char.encode(kept, "utf-8") if block.variable.is_text else kept
+            values = np.concatenate([kept[: block.first - start], values])
+        self._store.write_series_time(column, block.first, block.time)
+        for row in range(0, len(values), column.rows):
+            yield Chunk(column, (start + row,), values[row : row + column.rows], None, replaces=True)
+        tail = len(values) % column.rows or column.rows
+        tails[name] = values[len(values) - tail :]

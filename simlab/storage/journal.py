@@ -1,0 +1,242 @@
+"""The journal: rows that are not in chunks yet, in files that the system keeps when the process is killed.
+
+A journal is a folder beside the run. Memory in which rows are staged is mapped from files there: a value that was stored stays, whoever
+kills the process, for the pages belong to the system (only a loss of power loses them). What is no row (who appeared, which variables
+there are, episodes that ended, arrays of the environment) is appended to a log of events, each with a checksum.
+
+A mapped file (`Mapped`) has a head of JSON that says what it holds, then the bytes. It is made under another name and renamed when it is
+complete, so that it is there as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import mmap
+import os
+import shutil
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from simlab.errors import StorageError
+
+_MAGIC: Final = b"simlabJ1"
+_HEAD: Final = struct.Struct("<8sII")
+_FRAME: Final = struct.Struct("<III")
+_ALIGN: Final = 64
+_MAP: Final = ".rows"
+_EVENTS: Final = ".events"
+
+
+class Journal:
+    """The writer's side of a journal, or memory of its own where there is none.
+
+    Parameters
+    ----------
+    folder : Path or None
+        Where its files go; None keeps everything in the memory of the process, which dies with it.
+    removed_at_end : bool, optional
+        Whether `close` removes the folder: it is the journal's alone.
+    """
+
+    def __init__(self, folder: Path | None, removed_at_end: bool = False) -> None:
+        self.folder = folder
+        self._removed_at_end = removed_at_end
+        self._maps: dict[str, mmap.mmap] = {}
+        self._segment = 0
+        self._log: int | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether what is staged survives the process."""
+        return self.folder is not None
+
+    def allocate(self, name: str, head: Mapping[str, Any], size: int) -> memoryview:
+        """Return zeroed memory that `publish` makes the journal's file of a name.
+
+        Raises
+        ------
+        OSError
+            If the disk has no room for it.
+        """
+        if self.folder is None:
+            return np.zeros(size, np.uint8).data
+        text = json.dumps(head, separators=(",", ":")).encode()
+        start = -(-(_HEAD.size + len(text)) // _ALIGN) * _ALIGN
+        work = self.folder / f"{name}.new"
+        try:
+            with open(work, "w+b") as file:
+                _reserve(file.fileno(), start + size)
+                file.write(_HEAD.pack(_MAGIC, len(text), zlib.crc32(text)) + text)
+                file.flush()
+                mapped = mmap.mmap(file.fileno(), start + size)
+        except OSError as e:
+            work.unlink(missing_ok=True)
+            raise _refused(self.folder, start + size, e) from e
+        self._maps[name] = mapped
+        return memoryview(mapped)[start:]
+
+    def publish(self, name: str) -> None:
+        """Put what was allocated last under a name in the place of what had that name before."""
+        if self.folder is not None:
+            os.replace(self.folder / f"{name}.new", self.folder / f"{name}{_MAP}")
+
+    def discard(self, prefix: str) -> None:
+        """Remove the files of a window."""
+        for name in [n for n in self._maps if n.startswith(prefix)]:
+            del self._maps[name]  # the memory lives as long as an array of it
+            if self.folder is not None:
+                (self.folder / f"{name}{_MAP}").unlink(missing_ok=True)
+
+    # -- events
+
+    def append(self, event: Mapping[str, Any], payload: Any = b"") -> None:
+        """Append an event to the log.
+
+        Raises
+        ------
+        OSError
+            If the disk refuses; the event is not there then.
+        """
+        if self.folder is None:
+            return
+        text = json.dumps(event, separators=(",", ":")).encode()
+        data = memoryview(payload).cast("B") if not isinstance(payload, bytes) else payload
+        frame = b"".join([_FRAME.pack(len(text), len(data), zlib.crc32(data, zlib.crc32(text))), text, data])
+        try:
+            if self._log is None:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+                self._log = os.open(self.folder / f"{self._segment:08d}{_EVENTS}", flags, 0o666)
+            end = os.lseek(self._log, 0, os.SEEK_END)
+            if os.write(self._log, frame) < len(frame):
+                os.ftruncate(self._log, end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as e:
+            raise _refused(self.folder, len(frame), e) from e
+
+    def cut(self) -> int:
+        """Begin a new segment of the log and return the number of the one that ended."""
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None
+        self._segment += 1
+        return self._segment - 1
+
+    def forget(self, segment: int) -> None:
+        """Remove a segment, and those before it: what it tells is in the run file."""
+        if self.folder is None:
+            return
+        for place in sorted(self.folder.glob(f"*{_EVENTS}")):
+            if int(place.name.removesuffix(_EVENTS)) <= segment:
+                place.unlink(missing_ok=True)
+
+    def sync(self) -> None:
+        """Have everything reach the disk itself."""
+        for mapped in list(self._maps.values()):
+            mapped.flush()
+        if self._log is not None:
+            os.fsync(self._log)
+
+    def close(self) -> None:
+        """Let go of the log; mapped memory lives as long as its arrays."""
+        if self._log is not None:
+            os.close(self._log)
+            self._log = None
+        self._maps.clear()
+        if self._removed_at_end and self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _refused(folder: Path, size: int, e: OSError) -> StorageError:
+    error = StorageError(
+        f"The journal {folder} cannot grow by {size} bytes: {e.strerror or e}. This call's values are not recorded; what was logged before is "
+        "safe. Make room, give another journal_dir=, or record with durability='none'."
+    )
+    error.errno = e.errno
+    return error
+
+
+def _reserve(descriptor: int, size: int) -> None:
+    """Give a file its length and its blocks: a hole that cannot be filled would kill the process that stores into it."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, size)
+    else:
+        with os.fdopen(os.dup(descriptor), "r+b") as file:
+            for start in range(0, size, 1 << 20):
+                file.write(bytes(min(1 << 20, size - start)))
+            file.seek(0)
+
+
+@dataclass(slots=True)
+class Mapped:
+    """A file of staged rows, as a reader finds it.
+
+    Attributes
+    ----------
+    name : str
+        As it was allocated.
+    head : dict
+        What it holds.
+    data : ndarray of uint8
+        Its bytes, copied: they are another process's memory.
+    """
+
+    name: str
+    head: dict[str, Any]
+    data: np.ndarray[Any, np.dtype[np.uint8]]
+
+
+def has_rows(folder: Path) -> bool:
+    """Whether a folder holds staged rows or events."""
+    return any(place.name.endswith((_MAP, _EVENTS)) for place in folder.iterdir())
+
+
+def read_maps(folder: Path) -> tuple[list[Mapped], list[str]]:
+    """Return the files of staged rows in a journal, and the names of those that are not whole."""
+    found, broken = [], []
+    for place in sorted(folder.glob(f"*{_MAP}")):
+        name = place.name.removesuffix(_MAP)
+        try:
+            raw = place.read_bytes()
+        except FileNotFoundError:  # replaced meanwhile
+            continue
+        if len(raw) < _HEAD.size:
+            broken.append(name)
+            continue
+        magic, n, crc = _HEAD.unpack_from(raw)
+        text = raw[_HEAD.size : _HEAD.size + n]
+        if magic != _MAGIC or zlib.crc32(text) != crc or len(text) != n:
+            broken.append(name)
+            continue
+        start = -(-(_HEAD.size + n) // _ALIGN) * _ALIGN
+        found.append(Mapped(name, json.loads(text), np.frombuffer(raw, np.uint8)[start:]))
+    return found, broken
+
+
+def read_events(folder: Path) -> Iterator[tuple[dict[str, Any], bytes] | None]:
+    """Yield the events of a journal in order, each with its bytes; None once for a segment that ends in the middle of one."""
+    segments = sorted(folder.glob(f"*{_EVENTS}"))
+    for place in segments:
+        try:
+            raw = place.read_bytes()
+        except FileNotFoundError:
+            continue
+        at = 0
+        while at < len(raw):
+            if at + _FRAME.size > len(raw):
+                yield None
+                break
+            n, m, crc = _FRAME.unpack_from(raw, at)
+            text = raw[at + _FRAME.size : at + _FRAME.size + n]
+            data = raw[at + _FRAME.size + n : at + _FRAME.size + n + m]
+            if len(text) != n or len(data) != m or zlib.crc32(data, zlib.crc32(text)) != crc:
+                yield None
+                break
+            yield json.loads(text), data
+            at += _FRAME.size + n + m

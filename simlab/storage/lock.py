@@ -1,0 +1,238 @@
+"""Who writes a run: settled by a file beside it, which works where locks of the file system do not.
+
+A writer makes the folder ``run.h5.journal`` and in it ``owner.json``, which only one process can make. It names the process and its
+machine. A process that is gone from this machine gives way; one of another machine cannot be asked, so the writer touches the file now
+and then, and one that was not touched for long gives way too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from simlab.errors import RunInUseError
+
+SUFFIX: Final = ".journal"
+OWNER: Final = "owner.json"
+BEAT_SECONDS: Final = 5.0
+"""How often a writer shows that it lives."""
+SILENT_SECONDS: Final = 120.0
+"""A writer on another machine that was silent for so long is taken for dead."""
+
+
+def sidecar(path: str | os.PathLike[str]) -> Path:
+    """Return the folder beside a run file that its writer uses.
+
+    Examples
+    --------
+    >>> sidecar("runs/a.h5").name
+    'a.h5.journal'
+    """
+    place = Path(os.path.realpath(path))
+    return place.with_name(place.name + SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who writes a run.
+
+    Attributes
+    ----------
+    pid : int
+        The process.
+    host : str
+        Its machine.
+    machine : str
+        The machine's run since it was started, and the process's view of others; "" where the system does not tell.
+    born : str
+        When the process started, in the system's own count.
+    simulation : str
+        What it records.
+    journal : str
+        Where its journal lies; "" where it keeps none.
+    silent : float
+        Seconds since it last showed that it lives.
+    """
+
+    pid: int
+    host: str
+    machine: str
+    born: str
+    simulation: str
+    journal: str
+    silent: float
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it runs, or ran, where its process can be looked up."""
+        return (self.host, self.machine) == (platform.node(), _machine())
+
+    @property
+    def lives(self) -> bool:
+        """Whether it may still write."""
+        if self.is_here:
+            return is_running(self.pid, self.born)
+        if self.host == platform.node() and self.machine.split()[:1] != _machine().split()[:1]:
+            return False  # this machine was started anew since
+        return self.silent < SILENT_SECONDS
+
+
+def owner_of(folder: Path) -> Owner | None:
+    """Return who writes, or wrote until it died, the run of a sidecar folder; None if nobody does."""
+    place = folder / OWNER
+    try:
+        told = json.loads(place.read_text(encoding="utf-8"))
+        silent = max(0.0, time.time() - place.stat().st_mtime)
+        return Owner(
+            int(told["pid"]), str(told["host"]), str(told["machine"]), str(told["born"]), str(told["simulation"]), str(told["journal"]), silent
+        )  # fmt: skip
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):  # its writer was killed while it made it
+        return Owner(0, platform.node(), _machine(), "", "", "", 0.0)
+
+
+class WriterLock:
+    """The right to write a run.
+
+    Parameters
+    ----------
+    path : Path
+        The run file.
+
+    Raises
+    ------
+    RunInUseError
+        If another process has it.
+    OSError
+        If the folder cannot be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.folder = sidecar(path)
+        self._told: dict[str, Any] = {}
+        self.folder.mkdir(exist_ok=True)
+        self._take()
+
+    def _take(self) -> None:
+        told = {"pid": os.getpid(), "host": platform.node(), "machine": _machine(), "born": born(os.getpid())}
+        told |= {"simulation": "", "journal": ""}
+        place, mine = self.folder / OWNER, self.folder / f"{OWNER}.{os.getpid()}"
+        mine.write_text(json.dumps(told), encoding="utf-8")
+        try:
+            for _ in range(3):
+                other = owner_of(self.folder)
+                if other is not None and other.lives:
+                    where = "" if other.host == platform.node() else f" on {other.host}"
+                    who = "a logger of this process" if other.pid == os.getpid() and other.is_here else f"process {other.pid}{where}"
+                    raise RunInUseError(
+                        f"{self.path} is being recorded by {who}, which shows that it lives "
+                        f"({other.silent:.0f} s ago). Wait until it is finalized, or use another name."
+                    )
+                if other is not None:
+                    # Only one of several that find a dead writer can rename its file.
+                    with contextlib.suppress(FileNotFoundError):
+                        os.replace(place, self.folder / f"{OWNER}.dead")
+                try:
+                    _exclusively(mine, place)
+                except FileExistsError:
+                    continue
+                self._told = told
+                return
+            raise RunInUseError(f"{self.path} was taken by another process at the same time. Use another name.")
+        finally:
+            mine.unlink(missing_ok=True)
+
+    def tell(self, simulation: str, journal: Path | None) -> None:
+        """Tell what is recorded, and where the journal lies."""
+        self._told |= {"simulation": simulation, "journal": "" if journal is None else str(journal)}
+        work = self.folder / f"{OWNER}.new"
+        work.write_text(json.dumps(self._told), encoding="utf-8")
+        os.replace(work, self.folder / OWNER)
+
+    def beat(self) -> bool:
+        """Show that the writer lives, and say whether the run is still its own."""
+        owner = owner_of(self.folder)
+        if owner is None or (owner.pid, owner.born) != (os.getpid(), self._told["born"]):
+            return False
+        with contextlib.suppress(OSError):
+            os.utime(self.folder / OWNER)
+        return True
+
+    def release(self) -> None:
+        """Remove the folder with everything in it."""
+        remove_folder(self.folder)
+
+
+def clear_folder(folder: Path) -> None:
+    """Remove what a dead writer left in a sidecar folder."""
+    for place in folder.iterdir():
+        if not place.name.startswith(OWNER):
+            place.unlink(missing_ok=True)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a sidecar folder: the owner last, so that nobody comes in between."""
+    with contextlib.suppress(FileNotFoundError):
+        for place in sorted(folder.iterdir(), key=lambda p: p.name.startswith(OWNER)):
+            place.unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def _exclusively(source: Path, place: Path) -> None:
+    """Give a file another name if nothing has it; where the system has no hard links, make it anew."""
+    try:
+        os.link(source, place)
+    except FileExistsError:
+        raise
+    except OSError:
+        with open(place, "x", encoding="utf-8") as file:
+            file.write(source.read_text(encoding="utf-8"))
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def born(pid: int) -> str:
+    """Return when a process started, in the system's own count; "" where it does not tell, or there is no such process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return "" if fields[0] in (b"Z", b"X") else fields[19].decode()
+    except (OSError, IndexError):
+        return ""
+
+
+def is_running(pid: int, since: str) -> bool:
+    """Say whether a process of this machine runs, and is the one that started then."""
+    if pid <= 0:
+        return False
+    if os.path.isdir("/proc/self"):
+        return born(pid) == since and since != ""
+    if os.name == "nt":
+        import ctypes
+
+        kernel = ctypes.windll.kernel32  # type: ignore[attr-defined, unused-ignore]
+        handle = kernel.OpenProcess(0x1000, False, pid)
+        if handle:
+            kernel.CloseHandle(handle)
+        return bool(handle)
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True

@@ -1,0 +1,95 @@
+"""Structure that appears while a run is recorded, applied so that a kill at any instant loses nothing.
+
+HDF5 has no safe moment to add a group or a variable to a file that is being written: inside SWMR it breaks, outside a kill can cost the
+whole file. So the change is made on an `Overlay`; the pages that differ go into one checksummed file beside the run (written under
+another name, then renamed), and only then into the run. A process that finds such a file applies it again: the same pages in the same places.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+from simlab.storage.overlay import Overlay
+
+NAME: Final = "structure.redo"
+_MAGIC: Final = b"simlabR1"
+_HEAD: Final = struct.Struct("<8sQQ")
+_PIECE: Final = struct.Struct("<QQ")
+
+
+def write_redo(overlay: Overlay, folder: Path) -> Path:
+    """Write the changes of an overlay to a redo file, which is there as a whole or not at all.
+
+    Raises
+    ------
+    OSError
+        If the disk refuses; nothing is changed then.
+    """
+    place, work = folder / NAME, folder / (NAME + ".new")
+    try:
+        with open(work, "wb") as file:
+            crc = 0
+            pieces = list(overlay.changes())
+            parts = [_HEAD.pack(_MAGIC, len(overlay), len(pieces))]
+            for offset, data in pieces:
+                parts += [_PIECE.pack(offset, len(data)), data]
+            for part in parts:
+                crc = zlib.crc32(part, crc)
+                file.write(part)
+            file.write(struct.pack("<I", crc))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(work, place)
+    except OSError:
+        work.unlink(missing_ok=True)
+        raise
+    return place
+
+
+def read_redo(place: Path) -> tuple[int, list[tuple[int, bytes]]] | None:
+    """Return the length of the file and the pieces of it that a redo file holds, or None if it is not whole."""
+    try:
+        raw = place.read_bytes()
+    except FileNotFoundError:
+        return None
+    if len(raw) < _HEAD.size + 4 or struct.unpack("<I", raw[-4:])[0] != zlib.crc32(raw[:-4]):
+        return None
+    magic, size, count = _HEAD.unpack_from(raw)
+    if magic != _MAGIC:
+        return None
+    pieces, at = [], _HEAD.size
+    for _ in range(count):
+        offset, n = _PIECE.unpack_from(raw, at)
+        at += _PIECE.size
+        pieces.append((offset, raw[at : at + n]))
+        at += n
+    return size, pieces
+
+
+def apply_redo(place: Path, path: Path, sync: bool = False) -> bool:
+    """Apply a redo file to the run and remove it; say whether there was one. Doing it twice, or half and then whole, ends in the same file.
+
+    Raises
+    ------
+    OSError
+        If the disk refuses; the redo file stays and may be applied later.
+    """
+    found = read_redo(place)
+    if found is not None:
+        size, pieces = found
+        with open(path, "r+b", buffering=0) as file:
+            for offset, data in pieces:
+                file.seek(offset)
+                view = memoryview(data)
+                while view:
+                    view = view[file.write(view) :]
+            if os.fstat(file.fileno()).st_size < size:
+                file.truncate(size)
+            if sync:
+                os.fsync(file.fileno())
+    place.unlink(missing_ok=True)
+    return found is not None

@@ -1,0 +1,221 @@
+"""A run file while it is written: readable at any instant, whatever becomes of the process.
+
+Values go into the file in HDF5's SWMR mode, in which every flush leaves a file that opens. Structure (groups, variables, attributes)
+cannot be made in that mode; it is made on an overlay in memory and applied in one step (see `simlab.storage.redo`), after which the file
+is opened anew. So nothing may hold on to a handle: objects are asked for by their path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, cast
+
+import h5py
+
+from simlab.storage.overlay import Overlay
+from simlab.storage.redo import apply_redo, write_redo
+
+LIBRARY_BOUNDS: Final = ("v110", "v110")
+"""The only version of the file format that can be read while it is written and that every netCDF reader opens."""
+PAGE_SIZE: Final = 2048
+"""Metadata in pages that never cross one of the kernel's: a kill inside one write cannot tear an object header."""
+_CACHE_BYTES: Final = 1 << 22
+
+
+class WritableFile:
+    """A file whose handle comes and goes.
+
+    Parameters
+    ----------
+    path : Path
+        Where it lies, or will lie with its first structure.
+    folder : Path or None
+        Where redo files go. None: the file exists in memory only, as an overlay of what lies at `path`.
+    overlay : Overlay or None
+        With ``folder=None``, the overlay; else the overlay of a file that is to be made, or None for one that is there.
+    sync : bool, optional
+        Have structure reach the disk itself, not only the system.
+
+    Attributes
+    ----------
+    file : h5py.File
+        The handle of the moment.
+    generation : int
+        Rises with every new handle.
+    """
+
+    file: h5py.File
+
+    def __init__(self, path: Path, folder: Path | None, overlay: Overlay | None, sync: bool = False) -> None:
+        self.path = path
+        self.generation = 0
+        self._folder = folder
+        self._sync = sync
+        self._depth = 0
+        self._datasets: dict[str, h5py.Dataset] = {}
+        self._overlay = overlay
+        self._is_new = overlay is not None and folder is not None
+        if overlay is None:
+            self._open()
+        else:
+            self._open_overlay(new=len(overlay) == 0)
+
+    def dataset(self, path: str) -> h5py.Dataset:
+        """Return a dataset of the file."""
+        found = self._datasets.get(path)
+        if found is None:
+            found = self._datasets[path] = self.file[path]
+        return found
+
+    def forget(self, path: str) -> None:
+        """Forget a dataset that is about to be taken away."""
+        self._datasets.pop(path, None)
+
+    def group(self, path: str) -> h5py.Group:
+        """Return a group of the file."""
+        return cast(h5py.Group, self.file[path])
+
+    def has(self, path: str) -> bool:
+        """Say whether there is something at a path."""
+        return path in self._datasets or path in self.file
+
+    # -- structure
+
+    @contextlib.contextmanager
+    def changing(self) -> Iterator[None]:
+        """Apply all structure that is made inside as one step, at the end; if anything is refused, none of it."""
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            self._depth -= 1
+            if not self._depth:
+                self._discard()
+            raise
+        self._depth -= 1
+        if not self._depth:
+            self._apply()
+
+    @contextlib.contextmanager
+    def structure(self) -> Iterator[h5py.File]:
+        """Make structure inside: the handle there takes groups, variables and attributes.
+
+        Raises
+        ------
+        OSError
+            If the disk refuses; the file is as it was before.
+        """
+        with self.changing():
+            if self._overlay is None:
+                self._close_handle()
+                self._overlay = Overlay(self.path)
+                self._open_overlay()
+            yield self.file
+
+    def _apply(self) -> None:
+        overlay = self._overlay
+        if overlay is None or self._folder is None:
+            return
+        self._close_handle()
+        try:
+            if self._is_new:
+                _write_new(overlay, self.path, self._sync)
+                self._is_new = False
+            else:
+                place = write_redo(overlay, self._folder)
+                try:
+                    _reserve(self.path, len(overlay))
+                except OSError:
+                    place.unlink()
+                    raise
+                apply_redo(place, self.path, self._sync)
+        finally:
+            overlay.close()
+            self._overlay = None
+            if not self._is_new:
+                self._open()
+
+    def _discard(self) -> None:
+        if self._overlay is None or self._folder is None or self._is_new:
+            return
+        with contextlib.suppress(OSError, RuntimeError):
+            self._close_handle()
+        self._overlay.close()
+        self._overlay = None
+        self._open()
+
+    # -- the handle
+
+    def _open(self) -> None:
+        # Locks of HDF5 would let a reader stop the writer; who may write is settled beside the file.
+        self.file = h5py.File(self.path, "r+", libver=LIBRARY_BOUNDS, locking=False, rdcc_nbytes=_CACHE_BYTES)
+        self.file.swmr_mode = True
+        self.generation += 1
+
+    def _open_overlay(self, new: bool = False) -> None:
+        made: dict[str, Any] = {"track_order": True, "fs_strategy": "page", "fs_page_size": PAGE_SIZE} if new else {}
+        self.file = h5py.File(self._overlay, "w" if new else "r+", libver=LIBRARY_BOUNDS, **made)
+        self.generation += 1
+
+    def _close_handle(self) -> None:
+        self._datasets.clear()
+        if self.file:
+            self.file.close()
+
+    def flush(self) -> None:
+        """Hand what was written to the system, or with ``sync`` to the disk."""
+        self.file.flush()
+
+    def sync(self) -> None:
+        """Have everything reach the disk itself."""
+        with open(self.path, "rb") as file:
+            os.fsync(file.fileno())
+
+    def let_go(self) -> None:
+        """Cut a forked child off from the file: what HDF5 writes when the child ends goes nowhere, not into the parent's file."""
+        if self._overlay is not None:
+            return  # in memory, and the child has a copy of it
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nowhere, self.file.id.get_vfd_handle())
+        os.close(nowhere)
+
+    def close(self) -> None:
+        """Close the file. More than once is no error."""
+        self._close_handle()
+        if self._overlay is not None:
+            self._overlay.close()
+            self._overlay = None
+
+
+def _write_new(overlay: Overlay, path: Path, sync: bool) -> None:
+    """Make the file, which is there as a whole or not at all."""
+    work = path.with_name(f".{path.name}.new-{os.getpid()}")
+    try:
+        with open(work, "wb") as file:
+            for offset, data in overlay.changes():
+                file.seek(offset)
+                file.write(data)
+            file.truncate(len(overlay))
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(work, path)
+    except OSError:
+        work.unlink(missing_ok=True)
+        raise
+
+
+def _reserve(path: Path, size: int) -> None:
+    """Make room for a file's new length before any of its pages is changed."""
+    had = os.stat(path).st_size
+    if size <= had or not hasattr(os, "posix_fallocate"):
+        return
+    with open(path, "r+b") as file:
+        try:
+            os.posix_fallocate(file.fileno(), had, size - had)
+        except OSError:
+            file.truncate(had)
+            raise
