@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from simlab.read.runs import list_runs, open_run, open_tree
     from simlab.record.logger import HDF5Logger
     from simlab.schema import Schema, Variable
-    from simlab.storage.recovery import repair
+    from simlab.staging.recovery import repair
 
 __version__ = "0.1.0"
 
@@ -24,7 +24,7 @@ _HOMES = {
     "list_runs": "simlab.read.runs",
     "open_run": "simlab.read.runs",
     "open_tree": "simlab.read.runs",
-    "repair": "simlab.storage.recovery",
+    "repair": "simlab.staging.recovery",
 }
 
 __all__ = ["HDF5Logger", "Schema", "Variable", "list_runs", "open_run", "open_tree", "repair"]

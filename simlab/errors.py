@@ -19,12 +19,15 @@
     ├── NotInRunError               (KeyError)           a name that is not in the run
     └── MissingPackageError         (ImportError)        an optional package is needed; the message says how to add it
 
+A run whose writer died is opened all the same, with an `UnfinishedRunWarning`.
+
 A message says what was given, where, what was expected and what to do.
 """
 
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 
@@ -112,6 +115,18 @@ class MissingPackageError(SimlabError, ImportError):
             f"{package} is needed {purpose} but is not installed. "
             f"Add it with: python -m pip install {pip}   or: conda install -c conda-forge {conda or package}"
         )
+
+
+class UnfinishedRunWarning(UserWarning):
+    """A run was opened whose writer died; what was logged is shown."""
+
+
+def users_frame() -> int:
+    """Return the ``stacklevel`` with which a warning points at the line of the caller of simlab, not at simlab's own or xarray's."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("simlab", "xarray"):
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 import simlab
 from simlab.cli import main
-from simlab.errors import FormatError, RunExistsError, RunInUseError, RunNotFoundError
+from simlab.errors import FormatError, RunExistsError, RunInUseError, RunNotFoundError, UnfinishedRunWarning
 from simlab.storage.superblock import is_marked
 
 WRITER = """
@@ -49,15 +49,19 @@ def killed_run(path: Path, stop: int, end: str = "os.kill(os.getpid(), signal.SI
 @pytest.mark.parametrize("stop", [150, 512, 731, 1300])
 def test_killed_run_is_whole_after_repair(tmp_path: Path, stop: int) -> None:
     path = tmp_path / "run.h5"
-    flushed = killed_run(path, stop)
-    with pytest.raises(Exception, match="simlab repair"):
-        simlab.open_run(path)
+    killed_run(path, stop)
+    before = {p: p.read_bytes() for p in sorted(tmp_path.rglob("*")) if p.is_file()}
+    with pytest.warns(UnfinishedRunWarning, match="simlab repair"), simlab.open_run(path) as ds:
+        assert ds.sizes["time"] == stop
+        unfinished = ds.load()
+    assert {p: p.read_bytes() for p in sorted(tmp_path.rglob("*")) if p.is_file()} == before
     told = simlab.repair(path)
-    assert told.rows["simulation_0001"] >= flushed
+    assert told.rows["simulation_0001"] == stop
     assert (told.unfinished, told.unreadable, told.was_closed) == (["simulation_0001"], {}, False)
     with simlab.open_run(path) as ds:
         rows = ds.sizes["time"]
-        assert rows == told.rows["simulation_0001"]
+        assert rows == stop
+        assert ds.drop_attrs(deep=False).identical(unfinished.drop_attrs(deep=False))
         for a in range(3):
             np.testing.assert_array_equal(ds.x.sel(agent=f"agent_{a}").values[:, 0], np.arange(rows, dtype=np.float32) + a)
         assert ds.grid.values[:, 0, 0].tolist() == list(range(0, rows, 50))
@@ -73,13 +77,13 @@ def test_repair_on_a_copy_leaves_the_file_alone(tmp_path: Path, capsys: pytest.C
     killed_run(path, 150)
     before = path.read_bytes()
     assert main(["repair", str(path), "--output", str(copy)]) == 0
-    assert "100 rows; it was not finalized" in capsys.readouterr().out
+    assert "150 rows, 150 of them from the journal; it was not finalized" in capsys.readouterr().out
     assert path.read_bytes() == before
     assert is_marked(path)
     assert not is_marked(copy)
     with pytest.raises(RunExistsError, match="exists already"):
         simlab.repair(path, copy)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["mended.h5", "run.h5"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mended.h5", "run.h5", "run.h5.journal"]
 
 
 def test_repair_refuses_what_it_cannot_mend(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from simlab.cli.terminal import escape
-from simlab.storage.recovery import repair
+from simlab.staging.recovery import repair
 
 
 def run(given: argparse.Namespace) -> int:

@@ -39,7 +39,7 @@ class SchemaBook:
 
     def _sort_environment(self, variables: Iterable[Variable]) -> None:
         for v in variables:
-            if v.shape or v.every:
+            if v.is_series:
                 self._series[v.name] = v
             else:
                 self._numbers.append(v)

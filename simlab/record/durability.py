@@ -80,4 +80,4 @@ class Durability:
                 folder = self.folder / f"{lock.path.name}.{uuid.uuid4().hex[:8]}{SUFFIX}"
                 folder.mkdir()
         lock.tell(simulation, folder)
-        return Journal(folder, removed_at_end=self.folder is not None)
+        return Journal(folder, simulation, removed_at_end=self.folder is not None)

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from simlab import __version__
+from simlab.conventions import ATTR_SCHEMA
 from simlab.errors import MetadataError, SimlabError, StorageError
 from simlab.metadata.encoding import is_utf8
 from simlab.record.book import SchemaBook
@@ -27,6 +28,7 @@ from simlab.record.run_attributes import run_attributes
 from simlab.record.stage import Stage
 from simlab.schema import Schema
 from simlab.schema.files import as_schema
+from simlab.schema.keeping import schema_to_json
 from simlab.staging.committing import Committer
 from simlab.staging.encoders import Encoders
 from simlab.storage.attachments import check_attachment
@@ -90,9 +92,9 @@ class HDF5Logger(LogCalls):
 
     Notes
     -----
-    Rows are staged in a memory-mapped journal beside the run, and compressed and written by a thread of its own. An error there is raised
-    by the next call, once. A call that raises has recorded nothing, and everything before it stays; of a `log_step` with a dictionary for each agent, the agents before
-    the one that was refused stay too. A logger may be used from several threads.
+    Rows are staged in a memory-mapped journal beside the run, and compressed and written by a thread of its own. An error there is
+    raised by the next call, once. A call that raises has recorded nothing, and everything before it stays; of a `log_step` with a
+    dictionary for each agent, the agents before the one that was refused stay too. A logger may be used from several threads.
 
     Examples
     --------
@@ -134,6 +136,7 @@ class HDF5Logger(LogCalls):
             if variable.compression != "inherit":
                 resolve_compression(variable.compression, f"Variable {variable.name!r}")
         attributes = run_attributes(seed, config, environment_type, step_duration, metadata)
+        attributes[ATTR_SCHEMA] = schema_to_json(book.schema)
         check_simulation_name(simulation)  # before a file that is there is replaced
         rule = Durability.checked(durability, fsync_seconds, fsync_steps, journal_dir)
         self._file = RunFile(self.path, mode, __version__, sync=rule.sync)
@@ -141,7 +144,8 @@ class HDF5Logger(LogCalls):
             self.simulation, self._store = self._file.add_simulation(simulation, attributes, default)
             self._journal = rule.open_journal(self._file.lock, self.simulation)
             self._encoders = Encoders()
-            committer = Committer(self._store, self._encoders, self._journal, self._counters)
+            counters = weakref.WeakMethod(self._counters)
+            committer = Committer(self._store, self._encoders, self._journal, lambda: method() if (method := counters()) else {})
             self._stage = Stage(self.path, book, self._report, self._journal, committer, self._file.lock.beat, rule)
         except BaseException:
             self._file.close()

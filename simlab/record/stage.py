@@ -16,8 +16,8 @@ from simlab.record.pool import WindowPool
 from simlab.record.report import Report
 from simlab.record.rows import RowClock, whole_step
 from simlab.record.writer import Writer
-from simlab.schema import Schema, Variable
-from simlab.schema.files import schema_to_dict
+from simlab.schema import Variable
+from simlab.schema.keeping import schema_to_json, variables_to_json
 from simlab.staging.committing import Committer
 from simlab.staging.jobs import Job
 from simlab.staging.lanes import Lanes
@@ -87,7 +87,7 @@ class Stage:
         self.last_ids: list[Any] | None = None
         self._ended: list[tuple[int, dict[str, Any]]] = []
         self._open_fields: dict[str, Any] = {}
-        self._told_schema: Schema | None = None
+        self._told_schema = book.schema
         self._owed: list[Job] = []
         self.window = self.newest
         self.step: float = NOWHERE
@@ -224,8 +224,7 @@ class Stage:
         return agent
 
     def _tell_variables(self, population: str | None, variables: Iterable[Variable]) -> None:
-        told = [v.to_dict() for v in variables]
-        self.journal.append({"variables": to_json(told, "the schema"), "population": population})
+        self.journal.append({"variables": variables_to_json(variables), "population": population})
 
     def environment_lane(self) -> Lane:
         """Return the lane of the environment's numbers in the located window."""
@@ -269,7 +268,7 @@ class Stage:
         self._tell_open_episode()
 
     def _tell_open_episode(self) -> None:
-        if self.clock.is_open and self._open_fields:
+        if self.clock.is_open:
             self.journal.append({"begin": self.clock.episode, "fields": to_json(self._open_fields, "the episode")})
 
     def _cut(self) -> int:
@@ -307,7 +306,8 @@ class Stage:
         except StorageError:
             if self.writer.withdraw(job):
                 self._owe(job)
-            raise
+            if job.attachments:  # else it is there, and only the commit that followed was refused
+                raise
 
     # -- to the disk
 
@@ -320,7 +320,7 @@ class Stage:
             job.agents = self.agents.take_unwritten()
             if self._told_schema is not self.book.schema:
                 self._told_schema = self.book.schema
-                job.schema = to_json(schema_to_dict(self._told_schema), "the schema")
+                job.schema = schema_to_json(self._told_schema)
         return job
 
     def _send(self, window: Window, release: bool) -> None:

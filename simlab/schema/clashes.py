@@ -108,7 +108,7 @@ def _derived(v: Variable) -> Iterator[str]:
         yield _stem(v) + STRLEN_SUFFIX
     if v.dtype.kind == "c" or v.dtype.char == "g":
         yield f"{_stem(v)}_part"
-    if v.modality == ENVIRONMENT and (v.shape or v.every):
+    if v.modality == ENVIRONMENT and v.is_series:
         yield _stem(v) + TIME_SUFFIX
 
 

@@ -228,6 +228,11 @@ class Variable:
         """Bytes of one value in memory (of text: 1 for each entry)."""
         return math.prod(self.shape) * max(1, int(self.dtype.itemsize))
 
+    @property
+    def is_series(self) -> bool:
+        """Whether, as a variable of the environment, it has a time axis of its own: arrays, and what is logged every so many steps."""
+        return bool(self.shape or self.every)
+
     def with_modality(self, modality: str) -> Variable:
         """Return the same variable as part of a modality."""
         return replace(self, modality=modality)

@@ -116,8 +116,8 @@ class Lanes:
     """
 
     __slots__ = (
-        "_agents", "_counter", "_extent", "_head", "_journal", "_layout", "_memory", "_name", "_slots", "_variables", "agents", "capacity", "cells", "held",
-        "rows", "version", "words",
+        "_agents", "_counter", "_extent", "_head", "_journal", "_layout", "_memory", "_name", "_slots", "_variables",
+        "agents", "capacity", "cells", "held", "rows", "version", "words",
     )  # fmt: skip
 
     def __init__(self, rows: int, extent: Extent, journal: Journal, name: str, head: Mapping[str, Any]) -> None:
@@ -133,6 +133,16 @@ class Lanes:
         self.cells: dict[int, Array] = {}
         self.words: list[Array] = []
         self._arrange(PIECEMEAL, self._variables, capacity=1, held=1, n_words=1)
+
+    @classmethod
+    def found(cls, head: Mapping[str, Any], data: Any) -> Lanes:
+        """Return what a journal's file holds, to be read."""
+        lanes = cls.__new__(cls)
+        counter, places, lanes.words, memory = lanes_arrays(data, head)
+        lanes.rows, lanes.held, lanes.capacity, lanes.version = head["rows"], head["held"], head["capacity"], 0
+        lanes.agents = places[: int(counter[0])].tolist()
+        lanes.cells = cells_of(memory, head)
+        return lanes
 
     def reset(self) -> None:
         """Forget every row, keeping the memory."""

@@ -7,6 +7,7 @@ reader of the arrays (a journal) never takes half a row for a whole one. Cells w
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -78,6 +79,29 @@ class Window:
         self.by_id: dict[Any, Lane] = {}
         self.environment_lane: Lane | None = None
         self.block: Any = None
+
+    @classmethod
+    def found(cls, head: Mapping[str, Any], data: Any, lanes: Mapping[str | None, Lanes]) -> Window:
+        """Return what a journal's files hold, to be read.
+
+        Parameters
+        ----------
+        head, data : mapping and ndarray of uint8
+            Of the window's own file.
+        lanes : mapping
+            By population; None is the environment.
+        """
+        window = cls.__new__(cls)
+        window.capacity, window.number = head["capacity"], head["window"]
+        numbers, window.time, window.step, window.episode = window_arrays(data, window.capacity)
+        window.first, window.late, window.flushed = int(numbers[FIRST]), bool(numbers[LATE]), True
+        window._extent = Extent()
+        window._extent.count = int(numbers[COUNT])
+        window._head = memoryview(bytearray(HEAD_BYTES)).cast("q")  # its own: nothing is written into the journal
+        window.lanes = {name: each for name, each in lanes.items() if name is not None}
+        none = {"capacity": 1, "rows": window.capacity, "held": 1, "words": 1, "size": 0, "cells": []}
+        window.environment = lanes[None] if None in lanes else Lanes.found(none, np.zeros(128 + 8 * window.capacity, np.uint8))
+        return window
 
     def reset(self, first: int, sequence: int, late: bool = False) -> None:
         """Start over at another row; windows are in the order of their sequence, from 1."""

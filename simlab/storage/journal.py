@@ -41,12 +41,15 @@ class Journal:
     ----------
     folder : Path or None
         Where its files go; None keeps everything in the memory of the process, which dies with it.
+    simulation : str, optional
+        Whose rows it keeps.
     removed_at_end : bool, optional
         Whether `close` removes the folder: it is the journal's alone.
     """
 
-    def __init__(self, folder: Path | None, removed_at_end: bool = False) -> None:
+    def __init__(self, folder: Path | None, simulation: str = "", removed_at_end: bool = False) -> None:
         self.folder = folder
+        self._simulation = simulation
         self._removed_at_end = removed_at_end
         self._maps: dict[str, mmap.mmap] = {}
         self._segment = 0
@@ -67,7 +70,7 @@ class Journal:
         """
         if self.folder is None:
             return np.zeros(size, np.uint8).data
-        text = json.dumps(head, separators=(",", ":")).encode()
+        text = json.dumps({"simulation": self._simulation, **head}, separators=(",", ":")).encode()
         start = -(-(_HEAD.size + len(text)) // _ALIGN) * _ALIGN
         work = self.folder / f"{name}.new"
         try:
@@ -155,8 +158,8 @@ class Journal:
 
 def _refused(folder: Path, size: int, e: OSError) -> StorageError:
     error = StorageError(
-        f"The journal {folder} cannot grow by {size} bytes: {e.strerror or e}. This call's values are not recorded; what was logged before is "
-        "safe. Make room, give another journal_dir=, or record with durability='none'."
+        f"The journal {folder} cannot grow by {size} bytes: {e.strerror or e}. This call's values are not recorded; what was logged "
+        "before is safe. Make room, give another journal_dir=, or record with durability='none'."
     )
     error.errno = e.errno
     return error

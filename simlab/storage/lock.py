@@ -89,9 +89,8 @@ def owner_of(folder: Path) -> Owner | None:
     try:
         told = json.loads(place.read_text(encoding="utf-8"))
         silent = max(0.0, time.time() - place.stat().st_mtime)
-        return Owner(
-            int(told["pid"]), str(told["host"]), str(told["machine"]), str(told["born"]), str(told["simulation"]), str(told["journal"]), silent
-        )  # fmt: skip
+        texts = [str(told[k]) for k in ("host", "machine", "born", "simulation", "journal")]
+        return Owner(int(told["pid"]), texts[0], texts[1], texts[2], texts[3], texts[4], silent)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):  # its writer was killed while it made it
@@ -165,6 +164,11 @@ class WriterLock:
         with contextlib.suppress(OSError):
             os.utime(self.folder / OWNER)
         return True
+
+    def give_up(self) -> None:
+        """Let another process take the right, and keep what is in the folder."""
+        self._told |= {"pid": 0}
+        self.tell(self._told["simulation"], Path(self._told["journal"]) if self._told["journal"] else None)
 
     def release(self) -> None:
         """Remove the folder with everything in it."""

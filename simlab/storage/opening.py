@@ -6,19 +6,25 @@ and knows which file it was made for: where that file was replaced or written ag
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import h5py
 
 from simlab.conventions import ATTR_FORMAT, FORMAT_VERSION
 from simlab.errors import FormatError, InputError, RunInUseError, RunNotFoundError, StateError, StorageError
 from simlab.storage.diagnose import explain
+from simlab.storage.lock import owner_of, sidecar
+from simlab.storage.writable import being_recorded
 
+_PATIENCE: Final = 200
 _FORMAT_MAJOR = int(FORMAT_VERSION.split(".")[0])
 
 
@@ -230,15 +236,33 @@ def _identify(path: str, place: str) -> Identity:
     return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, _generations.get(place, 0))
 
 
+Unfinished = Callable[[Path, Path], h5py.File]
+_unfinished: list[Unfinished] = []
+
+
+def show_unfinished_with(show: Unfinished) -> None:
+    """Set who opens a run whose writer died: called with the run and the folder beside it, returns the run as it would be."""
+    _unfinished[:] = [show]
+
+
 def _open_for_reading(path: str) -> _OpenFile:
     """Open a run file and check that it is one that this version reads."""
-    try:
-        file, live = h5py.File(path, "r"), False
-    except (OSError, RuntimeError) as error:
-        file, live = _open_unfinished(path, error), True
-    if file.mode != "r":
-        file.close()
+    folder = sidecar(path)
+    owner = owner_of(folder) if folder.is_dir() else None
+    if os.path.realpath(path) in being_recorded:
         raise RunInUseError(f"{path!r} is being recorded by this process. Call finalize() of its logger (or leave its `with` block) first.")
+    if owner is not None and owner.lives:
+        file, live = _open_live(path), True
+    elif owner is not None:
+        file, live = _open_unfinished(path, folder), False
+    else:
+        live = False
+        try:
+            file = h5py.File(path, "r", locking=False)
+        except (OSError, RuntimeError) as error:
+            if "open for write" not in str(error):
+                raise FormatError(explain(path) or f"{path!r} does not open as HDF5: {error}") from error
+            file = _open_unfinished(path, folder)
     try:
         _check_format(file, path)
     except BaseException:
@@ -247,21 +271,22 @@ def _open_for_reading(path: str) -> _OpenFile:
     return _OpenFile(file, live)
 
 
-def _open_unfinished(path: str, error: Exception) -> h5py.File:
-    """Open a file that its writer has not closed, or explain why it does not open."""
-    if isinstance(error, BlockingIOError) or "unable to lock file" in str(error):
-        raise RunInUseError(
-            f"{path!r} is being written by another program, and HDF5 lets nobody else in. Wait until it is closed, then open it again."
-        ) from error
-    if "open for write" in str(error):
-        try:
-            return h5py.File(path, "r", swmr=True)
-        except (OSError, RuntimeError):
-            raise StorageError(
-                f"{path!r} was not closed: its writer ended without finalize(), and HDF5 marks the file as still being written. "
-                f"Mend it with simlab.repair({path!r}), or from a shell: simlab repair {path}"
-            ) from error
-    raise FormatError(explain(path) or f"{path!r} does not open as HDF5: {error}") from error
+def _open_unfinished(path: str, folder: Path) -> h5py.File:
+    if not _unfinished:
+        raise StorageError(
+            f"{path!r} was not closed: its writer ended without finalize(). Mend it with simlab.repair({path!r}), or from a shell: "
+            f"simlab repair {path}"
+        )
+    return _unfinished[0](Path(path), folder)
+
+
+def _open_live(path: str) -> h5py.File:
+    """Open a file that its writer has open; for some milliseconds now and then it is between two handles."""
+    for _ in range(_PATIENCE):
+        with contextlib.suppress(OSError, RuntimeError):
+            return h5py.File(path, "r", swmr=True, locking=False)
+        time.sleep(0.01)
+    raise RunInUseError(f"{path!r} is being written by another program that HDF5 lets nobody read beside. Wait until it is closed.")
 
 
 def _check_format(file: h5py.File, path: str) -> None:

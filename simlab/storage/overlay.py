@@ -72,6 +72,14 @@ class Overlay(io.RawIOBase):
         if run:
             yield start, bytes(run)
 
+    def write_into(self, path: str | os.PathLike[str]) -> None:
+        """Write the changes into a file that is like the one below."""
+        with open(path, "r+b") as file:
+            for offset, data in self.changes():
+                file.seek(offset)
+                file.write(data)
+            file.truncate(self._size)
+
     # -- what h5py asks of a file object
 
     def readable(self) -> bool:

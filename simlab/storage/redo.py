@@ -2,7 +2,7 @@
 
 HDF5 has no safe moment to add a group or a variable to a file that is being written: inside SWMR it breaks, outside a kill can cost the
 whole file. So the change is made on an `Overlay`; the pages that differ go into one checksummed file beside the run (written under
-another name, then renamed), and only then into the run. A process that finds such a file applies it again: the same pages in the same places.
+another name, then renamed), and only then into the run. Who finds such a file applies it again: the same pages in the same places.
 """
 
 from __future__ import annotations
@@ -68,6 +68,20 @@ def read_redo(place: Path) -> tuple[int, list[tuple[int, bytes]]] | None:
         pieces.append((offset, raw[at : at + n]))
         at += n
     return size, pieces
+
+
+def redo_onto(overlay: Overlay, place: Path) -> None:
+    """Make the changes of a redo file, if there is one, on an overlay."""
+    found = read_redo(place)
+    if found is None:
+        return
+    size, pieces = found
+    for offset, data in pieces:
+        overlay.seek(offset)
+        overlay.write(data)
+    if len(overlay) < size:
+        overlay.truncate(size)
+    overlay.seek(0)
 
 
 def apply_redo(place: Path, path: Path, sync: bool = False) -> bool:

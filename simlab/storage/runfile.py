@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import warnings
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,7 +22,7 @@ from simlab.conventions import (
     COMMITTED,
     FORMAT_VERSION,
 )
-from simlab.errors import FormatError, InputError, RunExistsError, RunInUseError, RunNotFoundError, StorageError
+from simlab.errors import FormatError, InputError, RunExistsError, RunInUseError, RunNotFoundError, StorageError, users_frame
 from simlab.metadata.encoding import is_utf8
 from simlab.schema.names import is_plain
 from simlab.storage.attributes import read_attributes, write_attributes
@@ -35,7 +34,7 @@ from simlab.storage.lock import WriterLock, clear_folder, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.overlay import Overlay
 from simlab.storage.simulation import SimulationStore
-from simlab.storage.writable import WritableFile
+from simlab.storage.writable import WritableFile, being_recorded
 
 Mode = Literal["x", "w", "a"]
 
@@ -171,10 +170,6 @@ class RunFile(WritableFile):
         if being_recorded.get(os.path.realpath(self.path)) is self:
             del being_recorded[os.path.realpath(self.path)]
             self.lock.release()
-
-
-being_recorded: weakref.WeakValueDictionary[str, RunFile] = weakref.WeakValueDictionary()
-"""Files that this process writes, by their real path."""
 
 
 def _check_folder(path: Path) -> None:

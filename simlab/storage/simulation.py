@@ -108,6 +108,25 @@ class SimulationStore:
         """Rows that are complete in the file."""
         return int(self.dataset(COMMITTED)[()])
 
+    @staticmethod
+    def schema_text(group: h5py.Group) -> str:
+        """Return the schema that a simulation keeps, as JSON; "" where it keeps none."""
+        text = group.attrs.get(ATTR_SCHEMA, "")
+        return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+
+    def agents_of(self, population: str) -> int:
+        """Return how many agents of a population are in the file."""
+        path = f"{self.path}/{GROUP_AGENTS}/{population}/{population}" if population else f"{self.path}/{AGENT}"
+        return int(self.file.dataset(path).shape[0]) if self.file.has(path) else 0
+
+    def episode_of_row(self, row: int) -> int:
+        """Return the episode of a row."""
+        return int(self.dataset(EPISODE)[row])
+
+    def first_row_of(self, episode: int, rows: int) -> int:
+        """Return the first row of the newest episode; `rows` where it has none."""
+        return int(np.searchsorted(self.dataset(EPISODE)[:rows], episode))
+
     def dataset(self, name: str) -> h5py.Dataset:
         """Return a dataset of the simulation."""
         return self.file.dataset(f"{self.path}/{name}")
@@ -256,7 +275,10 @@ class SimulationStore:
         self.file.flush()
 
     def finish(self, report: Mapping[str, float]) -> None:
-        """Write the counters of the logger and mark the simulation as complete; its groups are final, and those without a variable get one."""
+        """Write the counters of the logger and mark the simulation as complete.
+
+        Its groups are final, and those that hold groups only get a variable.
+        """
         with self.file.structure():
             group = self.file.group(self.path)
             count_groups(group)

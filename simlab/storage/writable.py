@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, cast
@@ -23,6 +24,10 @@ LIBRARY_BOUNDS: Final = ("v110", "v110")
 PAGE_SIZE: Final = 2048
 """Metadata in pages that never cross one of the kernel's: a kill inside one write cannot tear an object header."""
 _CACHE_BYTES: Final = 1 << 22
+
+
+being_recorded: weakref.WeakValueDictionary[str, WritableFile] = weakref.WeakValueDictionary()
+"""Files that this process writes, by their real path."""
 
 
 class WritableFile:
@@ -127,7 +132,7 @@ class WritableFile:
             else:
                 place = write_redo(overlay, self._folder)
                 try:
-                    _reserve(self.path, len(overlay))
+                    reserve(self.path, len(overlay))
                 except OSError:
                     place.unlink()
                     raise
@@ -182,6 +187,11 @@ class WritableFile:
         os.dup2(nowhere, self.file.id.get_vfd_handle())
         os.close(nowhere)
 
+    def reopened_for_reading(self) -> h5py.File:
+        """Return a file in memory as one that is read only; it keeps what it needs."""
+        self._close_handle()
+        return h5py.File(self._overlay, "r")
+
     def close(self) -> None:
         """Close the file. More than once is no error."""
         self._close_handle()
@@ -208,7 +218,7 @@ def _write_new(overlay: Overlay, path: Path, sync: bool) -> None:
         raise
 
 
-def _reserve(path: Path, size: int) -> None:
+def reserve(path: Path, size: int) -> None:
     """Make room for a file's new length before any of its pages is changed."""
     had = os.stat(path).st_size
     if size <= had or not hasattr(os, "posix_fallocate"):

@@ -1,0 +1,141 @@
+"""A journal as it is found: what a writer, dead or alive, had staged and not yet put into its file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from simlab.errors import SimlabError
+from simlab.metadata import from_json
+from simlab.schema import Schema
+from simlab.schema.keeping import variables_from_json
+from simlab.schema.schema import MAIN
+from simlab.staging.jobs import Block
+from simlab.staging.lanes import Lanes
+from simlab.staging.windows import CLOCK, SEQUENCE, Window, window_arrays
+from simlab.storage.journal import Mapped, read_events, read_maps
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_PLAIN: Final = {bool: np.bool_, int: np.int64, float: np.float64}
+
+
+@dataclass(slots=True)
+class Found:
+    """What a journal holds.
+
+    Attributes
+    ----------
+    simulation : str
+        Whose rows they are; "" where there are none.
+    windows : list of Window
+        Staged rows, in the order in which they were.
+    schema : Schema
+        The schema that was given, with the variables that appeared since.
+    agents : list of tuple
+        Agents that appeared: population, place, label, JSON key.
+    series : dict of str to dict
+        Rows of the environment's arrays: by name, then by row, time and values.
+    begun, ended : dict of int to dict
+        Fields of episodes, by number.
+    gaps : list of str
+        What could not be read.
+    """
+
+    schema: Schema
+    simulation: str = ""
+    windows: list[Window] = field(default_factory=list)
+    agents: list[tuple[str, int, str, str]] = field(default_factory=list)
+    series: dict[str, dict[int, tuple[int, Array]]] = field(default_factory=dict)
+    begun: dict[int, dict[str, Any]] = field(default_factory=dict)
+    ended: dict[int, dict[str, Any]] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
+
+    def blocks(self) -> list[Block]:
+        """Return the rows of the environment's arrays; of each variable, those that follow each other without a gap."""
+        known = {v.name: v for v in self.schema.environment}
+        out = []
+        for name, rows in self.series.items():
+            if name not in known:
+                continue
+            first = min(rows)
+            last = next(n for n in range(first, len(rows) + first + 1) if n not in rows)
+            if last - first < len(rows):
+                self.gaps.append(f"{len(rows) - (last - first)} rows of {name!r}")
+            time = np.array([rows[n][0] for n in range(first, last)], np.int64)
+            out.append(Block(known[name], first, time, np.stack([rows[n][1] for n in range(first, last)])))
+        return out
+
+
+def read_journal(folder: Path, schema: Schema) -> Found:
+    """Return what a journal holds.
+
+    Parameters
+    ----------
+    folder : Path
+        The journal.
+    schema : Schema
+        The schema as the run file has it.
+    """
+    found = Found(schema)
+    for event in read_events(folder):
+        if event is None:
+            found.gaps.append("the end of the journal's log")
+            continue
+        try:
+            _take(found, *event)
+        except (SimlabError, KeyError, TypeError, ValueError) as e:
+            found.gaps.append(f"an event of the journal ({e})")
+    maps, broken = read_maps(folder)
+    found.gaps += [f"the journal's file {name}" for name in broken]
+    by_window: dict[int, list[Mapped]] = {}
+    clocks = []
+    for each in maps:
+        found.simulation = str(each.head.get("simulation", "")) or found.simulation
+        if each.name.endswith(CLOCK):
+            clocks.append(each)
+        else:
+            by_window.setdefault(each.head["window"], []).append(each)
+    staged = []
+    for each in clocks:
+        try:
+            sequence = int(window_arrays(each.data, each.head["capacity"])[0][SEQUENCE])
+            if sequence > 0:
+                lanes = {m.head["population"]: Lanes.found(m.head, m.data) for m in by_window.get(each.head["window"], ())}
+                staged.append((sequence, Window.found(each.head, each.data, lanes)))
+        except (KeyError, TypeError, ValueError, IndexError) as e:
+            found.gaps.append(f"the rows of the journal's file {each.name} ({e})")
+    found.windows = [window for _, window in sorted(staged, key=lambda pair: pair[0])]
+    return found
+
+
+def _take(found: Found, event: dict[str, Any], data: bytes) -> None:
+    if "agent" in event:
+        population, place, label, key = event["agent"]
+        found.agents.append((population, place, label, key))
+    elif "variables" in event:
+        population = event["population"]
+        known = _names(found.schema, population)
+        new = [v for v in variables_from_json(event["variables"]) if v.name not in known]
+        if new:
+            found.schema = found.schema.extended(new, population)
+    elif "series" in event:
+        values = np.frombuffer(data, np.dtype(event["dtype"])).reshape(event["shape"])
+        found.series.setdefault(event["series"], {})[event["row"]] = (event["time"], values)
+    elif "begin" in event:
+        found.begun[event["begin"]] = _fields(event["fields"])
+    elif "end" in event:
+        found.ended[event["end"]] = _fields(event["fields"])
+
+
+def _names(schema: Schema, population: str | None) -> set[str]:
+    if population is None:
+        return {v.name for v in schema.environment}
+    return {v.name for v in schema.variables(population)} if population in (*schema.population_names, MAIN) else set()
+
+
+def _fields(text: str) -> dict[str, Any]:
+    return {name: _PLAIN.get(type(value), lambda v: v)(value) for name, value in from_json(text).items()}

@@ -1,0 +1,244 @@
+"""What to do with a run whose writer died: show it as it would be, or make it a finished file that everybody opens."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from simlab.conventions import EPISODE, STEP
+from simlab.errors import FormatError, RunExistsError, RunNotFoundError, UnfinishedRunWarning, users_frame
+from simlab.staging.replay import journal_of, whole
+from simlab.storage.diagnose import explain
+from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey
+from simlab.storage.lock import WriterLock, owner_of, sidecar
+from simlab.storage.opening import close_handles
+from simlab.storage.overlay import Overlay
+from simlab.storage.redo import NAME, apply_redo, redo_onto, write_redo
+from simlab.storage.runfile import refuse_if_open_elsewhere
+from simlab.storage.superblock import ends_early, is_marked
+from simlab.storage.writable import reserve
+
+
+@dataclass(slots=True)
+class Repair:
+    """What `repair` found and did.
+
+    Attributes
+    ----------
+    path : Path
+        The file that is whole now.
+    was_closed : bool
+        Whether the file had been closed as it should; nothing was changed then.
+    rows : dict of str to int
+        Rows of each simulation.
+    recovered : dict of str to int
+        How many of them were in the journal only.
+    unfinished : list of str
+        Simulations that had not been finalized.
+    unreadable : dict of str to str
+        Variables that cannot be read, and why.
+    gaps : list of str
+        What of the journal could not be read.
+
+    Examples
+    --------
+    >>> print(Repair(Path("run.h5"), False, {"simulation_0001": 120}, {"simulation_0001": 20}, ["simulation_0001"]))
+    run.h5: simulation_0001 has 120 rows, 20 of them from the journal; it was not finalized
+    """
+
+    path: Path
+    was_closed: bool
+    rows: dict[str, int] = field(default_factory=dict)
+    recovered: dict[str, int] = field(default_factory=dict)
+    unfinished: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    gaps: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        parts = []
+        for name, rows in self.rows.items():
+            text = f"{name} has {rows:,} rows"
+            if self.recovered.get(name):
+                text += f", {self.recovered[name]:,} of them from the journal"
+            parts.append(text + ("; it was not finalized" if name in self.unfinished else ""))
+        parts += [f"{name} cannot be read ({why})" for name, why in self.unreadable.items()]
+        parts += [f"lost: {gap}" for gap in self.gaps]
+        told = "\n  ".join(parts or ["holds no simulation"])
+        return f"{self.path}: {told}" + (" (it was closed; nothing was changed)" if self.was_closed else "")
+
+
+def repair(path: str | os.PathLike[str], output: str | os.PathLike[str] | None = None) -> Repair:
+    """Make a run whose writer died a finished file that h5py, netCDF, Octave and R open.
+
+    Every row that was logged is kept: those in the file and those that were in its journal only. Whatever happens meanwhile, there is
+    either the old file or the whole new one. Repairing twice changes nothing.
+
+    Parameters
+    ----------
+    path : path-like
+        The run file.
+    output : path-like, optional
+        Where to put the repaired file; left out, the file itself is repaired and the journal removed.
+
+    Returns
+    -------
+    Repair
+        What was there, what was recovered, and what could not be read.
+
+    Raises
+    ------
+    RunNotFoundError
+        If there is no such file.
+    RunInUseError
+        If a program still has it open.
+    RunExistsError
+        If `output` is there already.
+    FormatError
+        If it is no run file, or damaged beyond that.
+    StorageError
+        If the disk refuses.
+
+    Examples
+    --------
+    >>> import os.path, tempfile, simlab
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.h5")
+    >>> with simlab.HDF5Logger(path) as log:
+    ...     log.log_env_step(0, {"n": 1})
+    >>> simlab.repair(path).was_closed
+    True
+    """
+    source = Path(os.path.abspath(Path(path).expanduser()))
+    target = source if output is None else Path(os.path.abspath(Path(output).expanduser()))
+    if not source.is_file():
+        raise RunNotFoundError(explain(source) or f"{source} is no file.")
+    if target != source and target.exists():
+        raise RunExistsError(f"{target} exists already. Choose another name for the repaired file.")
+    close_handles(source)
+    refuse_if_open_elsewhere(source)
+    if ends_early(source) and not sidecar(source).is_dir():
+        raise FormatError(explain(source) or f"{source} is truncated: its end is missing. Copy or download it again.")
+    if not sidecar(source).is_dir() and not is_marked(source):
+        with open_checked(source) as file:
+            told = Repair(target, False)
+            survey(file, told)
+        if target == source and not told.unfinished:
+            told.was_closed = True
+            return told
+    return recover(source, target)
+
+
+def recover(source: Path, target: Path, finish: bool = True) -> Repair:
+    """Put together what a dead writer left; see `repair`.
+
+    Parameters
+    ----------
+    source, target : Path
+        The run file and where the result goes, which may be the same.
+    finish : bool, optional
+        Whether its simulations are marked as complete; False where the run is to go on.
+    """
+    with _right_to_write(source, in_place=source == target) as folder:
+        before = _rows_in_file(source, folder)
+        file, overlay, found = whole(source, folder, end_episode=finish)
+        told = Repair(target, False, gaps=found.gaps)
+        try:
+            survey(file.file, told)
+            told.recovered = {name: rows - before.get(name, 0) for name, rows in told.rows.items() if rows > before.get(name, 0)}
+            for name in told.rows:
+                if finish:
+                    finish_simulation(file.file[name])
+            note_repair(file.file)
+            file.file.close()
+            if target == source:
+                place = write_redo(overlay, folder)
+                reserve(source, len(overlay))
+                apply_redo(place, source, sync=True)
+            else:
+                _write_copy(overlay, source, target)
+        finally:
+            file.close()
+    return told
+
+
+@contextlib.contextmanager
+def _right_to_write(source: Path, in_place: bool) -> Iterator[Path]:
+    """Take the right to write a run whose writer is dead; afterwards its folder is gone, if the work was done."""
+    owner = owner_of(sidecar(source))
+    if not in_place:  # the run is only read
+        if owner is not None and owner.lives:
+            WriterLock(source)  # says who it is
+        yield sidecar(source)
+        return
+    lock = WriterLock(source)
+    if owner is not None:
+        lock.tell(owner.simulation, Path(owner.journal) if owner.journal else None)
+    try:
+        yield lock.folder
+    except BaseException:
+        lock.give_up()  # what is there may be needed for another try
+        raise
+    elsewhere = journal_of(lock.folder, owner)
+    if elsewhere != lock.folder:
+        shutil.rmtree(elsewhere, ignore_errors=True)
+    lock.release()
+
+
+def _rows_in_file(source: Path, folder: Path) -> dict[str, int]:
+    """Return the rows that the file alone has."""
+    overlay = Overlay(source, mend=True)
+    redo_onto(overlay, folder / NAME)
+    told = Repair(source, False)
+    try:
+        with open_checked(source, overlay) as file:
+            survey(file, told)
+        return told.rows
+    finally:
+        overlay.close()
+
+
+def _write_copy(overlay: Overlay, source: Path, target: Path) -> None:
+    work = target.with_name(f".{target.name}.repair-{os.getpid()}")
+    try:
+        shutil.copyfile(source, work)
+        overlay.write_into(work)
+        with open(work, "rb") as written:
+            os.fsync(written.fileno())
+        shutil.copymode(source, work)
+        os.replace(work, target)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(work)
+
+
+def open_unfinished(path: Path, folder: Path) -> Any:
+    """Open a run whose writer died, with every row that was logged; nothing is written. Tell once how far it goes.
+
+    Returns
+    -------
+    h5py.File
+        Over the file, and over pages in memory.
+    """
+    file, _, found = whole(path, folder)
+    try:
+        told = Repair(path, False, gaps=found.gaps)
+        survey(file.file, told)
+        last = found.simulation or next(reversed(told.rows), "")
+        step = file.file[last][STEP][told.rows[last] - 1] if told.rows.get(last) else None
+        upto = "it has no rows" if step is None else f"it goes up to step {step} of episode {file.file[last][EPISODE][told.rows[last] - 1]}"
+        lost = f" Lost: {'; '.join(found.gaps)}." if found.gaps else ""
+        warnings.warn(
+            f"{path}: simulation {last!r} did not finish; {upto} ({told.rows.get(last, 0):,} rows).{lost} "
+            f"'simlab repair {path}' makes it a finished file.",
+            UnfinishedRunWarning,
+            stacklevel=users_frame(),
+        )
+        return file.reopened_for_reading()
+    except BaseException:
+        file.close()
+        raise

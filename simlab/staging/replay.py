@@ -1,0 +1,137 @@
+"""What a dead writer had staged, put into its file: rows, variables, agents, episodes and arrays that were in its journal only.
+
+Everything in a journal says where it belongs (rows, places, numbers of episodes), so replaying what is in the file already changes nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simlab.errors import FormatError, SimlabError
+from simlab.schema import Schema
+from simlab.schema.keeping import schema_from_json
+from simlab.staging.committing import Committer
+from simlab.staging.encoders import Encoders
+from simlab.staging.found import Found, read_journal
+from simlab.staging.jobs import Job
+from simlab.storage.codec import Compression
+from simlab.storage.diagnose import explain
+from simlab.storage.journal import Journal
+from simlab.storage.lock import Owner, owner_of
+from simlab.storage.overlay import Overlay
+from simlab.storage.redo import NAME, redo_onto
+from simlab.storage.simulation import SimulationStore
+from simlab.storage.writable import WritableFile
+
+
+def journal_of(folder: Path, owner: Owner | None) -> Path:
+    """Return where the journal of a sidecar folder lies; a writer may have kept it elsewhere."""
+    elsewhere = Path(owner.journal) if owner is not None and owner.journal else folder
+    return elsewhere if elsewhere.is_dir() else folder
+
+
+def whole(path: Path, folder: Path, end_episode: bool = True) -> tuple[WritableFile, Overlay, Found]:
+    """Return a run as it would be if its writer had not died, as a file in memory over the one on disk, which stays as it is.
+
+    Parameters
+    ----------
+    path : Path
+        The run file.
+    folder : Path
+        Its sidecar folder, which need not be there.
+    end_episode : bool, optional
+        Whether the episode that was open ends with the last row.
+
+    Raises
+    ------
+    FormatError
+        If HDF5 cannot read the file.
+    """
+    overlay = Overlay(path, mend=True)
+    redo_onto(overlay, folder / NAME)
+    try:
+        file = WritableFile(path, None, overlay)
+    except (OSError, RuntimeError) as e:
+        overlay.close()
+        raise FormatError(explain(path) or f"{path} is damaged: HDF5 cannot read it ({e}).") from e
+    owner = owner_of(folder)
+    journal = journal_of(folder, owner)
+    found = Found(Schema())
+    if journal.is_dir():
+        simulation = owner.simulation if owner is not None else ""
+        found = read_journal(journal, _schema_of(file, simulation))
+        simulation = found.simulation or simulation
+        if simulation and file.has(f"/{simulation}"):
+            found.simulation = simulation
+            replay(found, SimulationStore(file, f"/{simulation}", Compression("gzip")), end_episode)
+    return file, overlay, found
+
+
+def _schema_of(file: WritableFile, simulation: str) -> Schema:
+    path = f"/{simulation}"
+    if not simulation or not file.has(path):
+        return Schema(extensible=True)
+    text = SimulationStore.schema_text(file.group(path))
+    try:
+        return schema_from_json(text) if text else Schema(extensible=True)
+    except SimlabError:
+        return Schema(extensible=True)
+
+
+def replay(found: Found, store: SimulationStore, end_episode: bool = True) -> None:
+    """Put what a journal holds into its simulation. What is there already stays as it is, so doing it twice changes nothing."""
+    schema = found.schema
+    encoders = Encoders()
+    committer = Committer(store, encoders, Journal(None))
+    span = max((w.capacity for w in found.windows), default=1)
+    rows = store.rows
+
+    def job() -> Job:
+        return Job(
+            rows=rows, span=span, variables={p: schema.variables(p) for p in schema.population_names if schema.variables(p)},
+            environment=tuple(v for v in schema.environment if not v.is_series),
+            series=tuple(v for v in schema.environment if v.is_series),
+        )  # fmt: skip
+
+    try:
+        first = job()
+        first.agents = _in_order(found, store)
+        first.blocks = found.blocks()
+        committer.write(first)
+        for window in found.windows:
+            if not window.late:
+                rows = max(rows, window.first + window.count)
+            each = job()
+            each.window, each.release = window, True
+            committer.write(each)
+        last = job()
+        last.ended = _episodes(found, store, rows, end_episode)
+        for episode, _ in last.ended:
+            committer.distrust(episode)
+        committer.write(last)
+    finally:
+        encoders.stop()
+
+
+def _in_order(found: Found, store: SimulationStore) -> list[tuple[str, int, str, str]]:
+    """Return the agents that appeared, by population and place, with those in between that nobody told of."""
+    told = {(population, place): (label, key) for population, place, label, key in found.agents}
+    for window in found.windows:
+        for population, lanes in window.lanes.items():
+            known = store.agents_of(population)
+            for place in lanes.agents:
+                if place >= known and (population, place) not in told:
+                    told[population, place] = (f"agent in place {place}", "")
+                    found.gaps.append(f"the name of the agent in place {place}")
+    return [(population, place, *told[population, place]) for population, place in sorted(told)]
+
+
+def _episodes(found: Found, store: SimulationStore, rows: int, end_episode: bool) -> list[tuple[int, dict[str, object]]]:
+    """Return the episodes that ended, and the one that was open."""
+    ended: dict[int, dict[str, object]] = dict(found.ended)
+    number = store.episode_of_row(rows - 1) if rows else -1
+    open_ = max([number, *found.begun], default=-1)
+    if end_episode and open_ >= 0 and open_ not in ended and open_ >= len(store.episodes):
+        start = store.first_row_of(open_, rows)
+        ended[open_] = {"start": start, "length": rows - start} | found.begun.get(open_, {})
+    return sorted(ended.items())

@@ -1,0 +1,108 @@
+"""The last touch of a file whose writer died: cut at its last commit, marked as complete, looked through."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import h5py
+import numpy as np
+
+from simlab.conventions import (
+    ATTR_FORMAT,
+    ATTR_HISTORY,
+    COMMITTED,
+    COMPLETE,
+    GROUP_ENVIRONMENT,
+    TIME,
+    TIME_SUFFIX,
+)
+from simlab.errors import FormatError, SimlabError
+from simlab.storage.attributes import read_attributes, write_attribute
+from simlab.storage.diagnose import explain
+from simlab.storage.finding import simulations_below
+from simlab.storage.netcdf import count_groups
+from simlab.storage.writable import LIBRARY_BOUNDS
+
+
+class Survey(Protocol):
+    """What `survey` fills."""
+
+    rows: dict[str, int]
+    unfinished: list[str]
+    unreadable: dict[str, str]
+
+
+@contextlib.contextmanager
+def open_checked(path: Path, below: Any = None) -> Iterator[h5py.File]:
+    """Open a run file for reading, or another file object that stands for it.
+
+    Raises
+    ------
+    FormatError
+        If HDF5 cannot read it, or it is no run file.
+    """
+    try:
+        with h5py.File(path if below is None else below, "r", libver=LIBRARY_BOUNDS) as file:
+            if ATTR_FORMAT not in file.attrs:
+                raise FormatError(f"{path} was not written by simlab; only run files can be repaired.")
+            yield file
+    except SimlabError:
+        raise
+    except (OSError, RuntimeError, KeyError, ValueError) as e:
+        raise FormatError(explain(path) or f"{path} is damaged beyond repair: HDF5 cannot read it ({e}).") from e
+
+
+def survey(file: h5py.File, told: Survey) -> None:
+    """Note the simulations of a file, and what of them cannot be read."""
+    if ATTR_FORMAT not in file.attrs:
+        raise FormatError(f"{file.filename} was not written by simlab; only run files can be repaired.")
+    for name in simulations_below(file):
+        group = file[name]
+        told.rows[name] = int(group[COMMITTED][()])
+        if COMPLETE not in group or not group[COMPLETE][()]:
+            told.unfinished.append(name)
+        unreadable: dict[str, str] = {}
+
+        def visit(inner: str, obj: h5py.HLObject, found: dict[str, str] = unreadable) -> None:
+            if isinstance(obj, h5py.Dataset) and obj.size:
+                try:
+                    obj[tuple(slice(-1, None) for _ in obj.shape)]
+                except (OSError, RuntimeError, ValueError) as e:
+                    found[inner] = str(e)
+
+        group.visititems(visit)
+        told.unreadable |= {f"{name}/{inner}": why for inner, why in unreadable.items()}
+
+
+def finish_simulation(group: h5py.Group) -> None:
+    """Cut a simulation at its last commit, and mark it as complete."""
+    rows = int(group[COMMITTED][()])
+    last = int(group[TIME][rows - 1]) if rows else -1
+    keep = {group[TIME].name: rows}
+    datasets: list[h5py.Dataset] = []
+
+    def note(name: str, obj: h5py.HLObject) -> None:
+        if not isinstance(obj, h5py.Dataset):
+            return
+        datasets.append(obj)
+        if name.startswith(GROUP_ENVIRONMENT + "/") and name.endswith(TIME_SUFFIX) and obj.is_scale:
+            keep[obj.name] = int(np.searchsorted(obj[...], last, side="right"))  # a time axis of its own
+
+    group.visititems(note)
+    for dataset in datasets:
+        axes = [dataset.name] if dataset.is_scale else [dataset.file[r[0]].name for r in dataset.attrs.get("DIMENSION_LIST", ()) if len(r)]
+        for axis, scale in enumerate(axes):
+            if dataset.shape[axis] > keep.get(scale, dataset.shape[axis]):
+                dataset.resize(keep[scale], axis=axis)
+    count_groups(group)
+    group[COMPLETE][()] = 1
+
+
+def note_repair(file: h5py.File) -> None:
+    """Write into the file's history that it was repaired."""
+    before = str(read_attributes(file).get(ATTR_HISTORY, ""))
+    if not before.endswith("; repaired"):
+        write_attribute(file, ATTR_HISTORY, f"{before}; repaired".lstrip("; "))
