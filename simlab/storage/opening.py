@@ -256,19 +256,31 @@ def _open_for_reading(path: str) -> _OpenFile:
     elif owner is not None:
         file, live = _open_unfinished(path, folder), False
     else:
-        live = False
-        try:
-            file = h5py.File(path, "r", locking=False)
-        except (OSError, RuntimeError) as error:
-            if "open for write" not in str(error):
-                raise FormatError(explain(path) or f"{path!r} does not open as HDF5: {error}") from error
-            file = _open_unfinished(path, folder)
+        file, live = _open_closed(path, folder), False
     try:
         _check_format(file, path)
     except BaseException:
         file.close()
         raise
     return _OpenFile(file, live)
+
+
+def _open_closed(path: str, folder: Path) -> h5py.File:
+    """Open a file that nobody says he writes."""
+    try:
+        file = h5py.File(path, "r")
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, BlockingIOError) or "unable to lock file" in str(error):
+            raise RunInUseError(
+                f"{path!r} is being written by another program, and HDF5 lets nobody else in. Wait until it is closed, then open it again."
+            ) from error
+        if "open for write" in str(error):
+            return _open_unfinished(path, folder)
+        raise FormatError(explain(path) or f"{path!r} does not open as HDF5: {error}") from error
+    if file.mode != "r":
+        file.close()
+        raise RunInUseError(f"{path!r} is being written by this process. Close it first.")
+    return file
 
 
 def _open_unfinished(path: str, folder: Path) -> h5py.File:
