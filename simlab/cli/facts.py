@@ -25,9 +25,10 @@ from simlab.conventions import (
 from simlab.errors import FormatError
 from simlab.read.episodes import episode_table
 from simlab.read.flatten import decoded_attributes
-from simlab.storage.contents import Member, RunContents, read_contents
+from simlab.storage.contents import Member, RunContents
 from simlab.storage.finding import find_simulations, select_simulation
 from simlab.storage.groups import attachment_names, read_scalars
+from simlab.storage.joining import read_contents
 from simlab.storage.opening import RunSource
 from simlab.storage.tree import Tree, describe, describe_dataset
 

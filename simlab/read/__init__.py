@@ -1,6 +1,6 @@
-"""The analysis side: run files as lazy xarray objects."""
+"""The analysis side: runs as lazy, labelled Datasets."""
 
-from simlab.staging.recovery import open_unfinished
+from simlab.staging.live import Unfinished
 from simlab.storage.opening import show_unfinished_with
 
-show_unfinished_with(open_unfinished)
+show_unfinished_with(Unfinished())

@@ -11,8 +11,8 @@ from xarray.backends import BackendEntrypoint
 
 from simlab.errors import SimlabError
 from simlab.read.flatten import flatten
-from simlab.storage.contents import read_contents
 from simlab.storage.finding import select_simulation
+from simlab.storage.joining import read_contents
 from simlab.storage.opening import RunSource
 
 

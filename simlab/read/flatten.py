@@ -30,6 +30,7 @@ from simlab.metadata import from_json
 from simlab.read.arrays import StoredArray, lazy
 from simlab.read.origin import KEY, Origin, read_agents
 from simlab.storage.contents import PopulationContents, RunContents
+from simlab.storage.dtypes import Array
 from simlab.storage.reading import StoredVariable
 
 SIMULATED_TIME: Final = "simulated_time"
@@ -104,8 +105,7 @@ class _Builder:
             stored, dims = member.stored, member.stored.dims
             clock = self.contents.coordinates.get(dims[0]) if dims else None
             if clock is not None and clock.dims == dims[:1] and dims[0].endswith("_time"):
-                times = clock.read()
-                times = times[times <= self.time[-1]] if self.time.size else times[:0]
+                times = _whole(clock.read(), self.time)
                 stored = stored.limited(dims[0], times.size)
                 if np.array_equal(times, self.time):
                     dims = (TIME, *dims[1:])
@@ -136,6 +136,13 @@ class _Builder:
         ds.variables[TIME].encoding[KEY] = self.origin
         ds.encoding = {"source": self.contents.source.path, KEY: self.origin}
         return ds
+
+
+def _whole(times: Array, clock: Array) -> Array:
+    """Return the rows of a series that count: those up to the newest row of the run, and not those that are being written."""
+    beyond = times > clock[-1] if clock.size else np.ones(times.shape, bool)
+    beyond[1:] |= np.diff(times) <= 0
+    return times[: int(np.argmax(beyond))] if beyond.any() else times
 
 
 def clean_attributes(stored: StoredVariable) -> dict[str, Any]:

@@ -16,8 +16,9 @@ import xarray as xr
 from simlab.conventions import AGENT, TIME
 from simlab.errors import AgentError, did_you_mean
 from simlab.metadata import from_json
-from simlab.storage.contents import PopulationContents, RunContents, read_contents
+from simlab.storage.contents import PopulationContents, RunContents
 from simlab.storage.dtypes import Array
+from simlab.storage.joining import read_contents
 from simlab.storage.opening import RunSource
 
 KEY: Final = "simlab_origin"

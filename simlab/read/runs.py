@@ -15,8 +15,8 @@ from simlab.read.backend import SimlabBackendEntrypoint
 from simlab.read.episodes import count_episodes
 from simlab.read.flatten import decoded_attributes
 from simlab.read.trees import read_tree
-from simlab.storage.contents import read_contents
 from simlab.storage.finding import find_simulations
+from simlab.storage.joining import read_contents
 from simlab.storage.opening import RunSource, absolute_path
 
 if TYPE_CHECKING:

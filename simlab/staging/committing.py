@@ -32,8 +32,8 @@ class Committer:
         What may be forgotten of it is.
     report : callable, optional
         Returns the counters that go into the file with every commit.
-    sync : bool, optional
-        Have every commit reach the disk itself.
+    returns : bool, optional
+        Whether the returns of episodes are summed.
 
     Attributes
     ----------
@@ -44,11 +44,17 @@ class Committer:
     """
 
     def __init__(
-        self, store: SimulationStore, encoders: Encoders, journal: Journal, report: Callable[[], Mapping[str, float]] = dict
+        self,
+        store: SimulationStore,
+        encoders: Encoders,
+        journal: Journal,
+        report: Callable[[], Mapping[str, float]] = dict,
+        returns: bool = True,
     ) -> None:
         self._store, self._encoders, self._journal, self._report = store, encoders, journal, report
         self.tally = Tally()
         self.committed = store.rows
+        self._sums_returns = returns
         self._returns = Returns()
         self._by_disk: set[int] = set()
         self._ended = -1
@@ -119,7 +125,7 @@ class Committer:
                 for variable in job.series:
                     store.ensure_series(variable)
                 self._write_agents(job)
-                rewarded = any(reward_index(variables) is not None for variables in job.variables.values())
+                rewarded = self._sums_returns and any(reward_index(variables) is not None for variables in job.variables.values())
                 for _, fields in job.ended:
                     store.episodes.prepare(fields | (dict.fromkeys(RETURN_FIELDS, 0.0) if rewarded else {}))
                 for name, value in job.attachments:
@@ -143,6 +149,8 @@ class Committer:
         self, episode: int, fields: dict[str, Any], added: Sums, variables: Mapping[str, tuple[Variable, ...]]
     ) -> dict[str, float]:
         """Return the statistics of an ended episode's returns."""
+        if not self._sums_returns:
+            return {}
         if episode in self._by_disk:
             return returns_on_disk(self._store.grids, variables, fields["start"], fields["length"])
         return self._returns.statistics(episode, added)

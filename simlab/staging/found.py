@@ -20,6 +20,7 @@ from simlab.storage.journal import Mapped, read_events, read_maps
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_TRIES: Final = 10
 _PLAIN: Final = {bool: np.bool_, int: np.int64, float: np.float64}
 
 
@@ -70,18 +71,55 @@ class Found:
         return out
 
 
-def read_journal(folder: Path, schema: Schema) -> Found:
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """The bytes of a journal.
+
+    Attributes
+    ----------
+    maps : list of Mapped
+        Files of staged rows.
+    events : list of tuple or None
+        Events with their bytes; None for each segment that ends in the middle of one.
+    broken : list of str
+        Files that are not whole.
+    """
+
+    maps: list[Mapped]
+    events: list[tuple[dict[str, Any], bytes] | None]
+    broken: list[str]
+
+
+def copy_journal(folder: Path) -> Copied:
+    """Copy a journal, which its writer may go on filling.
+
+    How many rows a window has is read before the rows, and the events last: they tell of what is in the rows. A window that was used
+    anew meanwhile shows by its sequence.
+    """
+    for _ in range(_TRIES):
+        maps, broken = read_maps(folder, first=CLOCK)
+        now = {m.name: _sequence(m) for m in read_maps(folder, only=CLOCK)[0]}
+        if all(_sequence(m) == now.get(m.name) for m in maps if m.name.endswith(CLOCK)):
+            break
+    return Copied(maps, list(read_events(folder)), broken)
+
+
+def _sequence(clock: Mapped) -> int:
+    return int(window_arrays(clock.data, clock.head["capacity"])[0][SEQUENCE])
+
+
+def read_journal(copied: Copied, schema: Schema) -> Found:
     """Return what a journal holds.
 
     Parameters
     ----------
-    folder : Path
+    copied : Copied
         The journal.
     schema : Schema
         The schema as the run file has it.
     """
     found = Found(schema)
-    for event in read_events(folder):
+    for event in copied.events:
         if event is None:
             found.gaps.append("the end of the journal's log")
             continue
@@ -89,8 +127,8 @@ def read_journal(folder: Path, schema: Schema) -> Found:
             _take(found, *event)
         except (SimlabError, KeyError, TypeError, ValueError) as e:
             found.gaps.append(f"an event of the journal ({e})")
-    maps, broken = read_maps(folder)
-    found.gaps += [f"the journal's file {name}" for name in broken]
+    maps = copied.maps
+    found.gaps += [f"the journal's file {name}" for name in copied.broken]
     by_window: dict[int, list[Mapped]] = {}
     clocks = []
     for each in maps:

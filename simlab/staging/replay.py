@@ -6,13 +6,14 @@ Everything in a journal says where it belongs (rows, places, numbers of episodes
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from simlab.errors import FormatError, SimlabError
 from simlab.schema import Schema
 from simlab.schema.keeping import schema_from_json
 from simlab.staging.committing import Committer
 from simlab.staging.encoders import Encoders
-from simlab.staging.found import Found, read_journal
+from simlab.staging.found import Found, copy_journal, read_journal
 from simlab.staging.jobs import Job
 from simlab.storage.codec import Compression
 from simlab.storage.diagnose import explain
@@ -59,7 +60,7 @@ def whole(path: Path, folder: Path, end_episode: bool = True) -> tuple[WritableF
     found = Found(Schema())
     if journal.is_dir():
         simulation = owner.simulation if owner is not None else ""
-        found = read_journal(journal, _schema_of(file, simulation))
+        found = read_journal(copy_journal(journal), schema_of(file.file, simulation))
         simulation = found.simulation or simulation
         if simulation and file.has(f"/{simulation}"):
             found.simulation = simulation
@@ -67,22 +68,34 @@ def whole(path: Path, folder: Path, end_episode: bool = True) -> tuple[WritableF
     return file, overlay, found
 
 
-def _schema_of(file: WritableFile, simulation: str) -> Schema:
-    path = f"/{simulation}"
-    if not simulation or not file.has(path):
+def schema_of(file: Any, simulation: str) -> Schema:
+    """Return the schema that a simulation of an HDF5 file keeps, or an empty one."""
+    if not simulation or simulation not in file:
         return Schema(extensible=True)
-    text = SimulationStore.schema_text(file.group(path))
+    text = SimulationStore.schema_text(file[simulation])
     try:
         return schema_from_json(text) if text else Schema(extensible=True)
     except SimlabError:
         return Schema(extensible=True)
 
 
-def replay(found: Found, store: SimulationStore, end_episode: bool = True) -> None:
-    """Put what a journal holds into its simulation. What is there already stays as it is, so doing it twice changes nothing."""
+def replay(found: Found, store: SimulationStore, end_episode: bool = True, returns: bool = True) -> None:
+    """Put what a journal holds into its simulation. What is there already stays as it is, so doing it twice changes nothing.
+
+    Parameters
+    ----------
+    found : Found
+        The journal.
+    store : SimulationStore
+        The simulation.
+    end_episode : bool, optional
+        Whether the episode that was open ends with the last row.
+    returns : bool, optional
+        Whether the returns of episodes are summed: all of their rows have to be there.
+    """
     schema = found.schema
     encoders = Encoders()
-    committer = Committer(store, encoders, Journal(None))
+    committer = Committer(store, encoders, Journal(None), returns=returns)
     span = max((w.capacity for w in found.windows), default=1)
     rows = store.rows
 

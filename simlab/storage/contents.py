@@ -154,8 +154,8 @@ class RunContents:
     coordinates: dict[str, StoredVariable] = field(default_factory=dict)
 
 
-def read_contents(source: RunSource, simulation: str) -> RunContents:
-    """Return what a simulation holds.
+def read_stored(source: RunSource, simulation: str) -> RunContents:
+    """Return what a simulation holds in its file.
 
     Raises
     ------

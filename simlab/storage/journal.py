@@ -200,10 +200,19 @@ def has_rows(folder: Path) -> bool:
     return any(place.name.endswith((_MAP, _EVENTS)) for place in folder.iterdir())
 
 
-def read_maps(folder: Path) -> tuple[list[Mapped], list[str]]:
-    """Return the files of staged rows in a journal, and the names of those that are not whole."""
+def read_maps(folder: Path, first: str = "", only: str = "") -> tuple[list[Mapped], list[str]]:
+    """Return the files of staged rows in a journal, and the names of those that are not whole.
+
+    Parameters
+    ----------
+    folder : Path
+        The journal.
+    first, only : str, optional
+        Read the files whose names end so before all others, or read no others.
+    """
     found, broken = [], []
-    for place in sorted(folder.glob(f"*{_MAP}")):
+    places = [p for p in folder.glob(f"*{_MAP}") if p.name.endswith(only + _MAP)]
+    for place in sorted(places, key=lambda p: (not p.name.endswith(first + _MAP), p.name)):
         name = place.name.removesuffix(_MAP)
         try:
             raw = place.read_bytes()

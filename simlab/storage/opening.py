@@ -6,7 +6,6 @@ and knows which file it was made for: where that file was replaced or written ag
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
@@ -14,7 +13,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol, TypeVar
 
 import h5py
 
@@ -24,7 +23,8 @@ from simlab.storage.diagnose import explain
 from simlab.storage.lock import owner_of, sidecar
 from simlab.storage.writable import being_recorded
 
-_PATIENCE: Final = 200
+T = TypeVar("T")
+_TRIES: Final = 5
 _FORMAT_MAJOR = int(FORMAT_VERSION.split(".")[0])
 
 
@@ -41,9 +41,22 @@ class Identity:
 
 
 @dataclass(slots=True, eq=False)
-class _OpenFile:
+class OpenFile:
+    """An HDF5 handle with what was learned through it.
+
+    Attributes
+    ----------
+    file : h5py.File
+        The handle.
+    live : bool
+        Whether the file goes on growing; the handle shows it as it was when it was opened.
+    tail : object
+        Of a live file: rows that are staged and not in the file yet.
+    """
+
     file: h5py.File
     live: bool
+    tail: Any = None
     holders: int = 0
     datasets: dict[str, h5py.Dataset] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
@@ -51,11 +64,11 @@ class _OpenFile:
 
 
 _lock = threading.RLock()
-_open: dict[tuple[str, Identity], _OpenFile] = {}
+_open: dict[tuple[str, Identity], OpenFile] = {}
 _generations: dict[str, int] = {}
 _process = 0
 """Counts forks on the way to this process: a handle that was opened before a fork belongs to the parent."""
-_inherited: list[_OpenFile] = []
+_inherited: list[OpenFile] = []
 """Handles of the parent. Closing them here would give up the parent's lock on the file, so they are kept."""
 
 
@@ -105,7 +118,7 @@ class RunSource:
         self.path = absolute_path(path)
         self._place = os.path.realpath(self.path)
         self._closed = False
-        self._opened: _OpenFile | None = None
+        self._opened: OpenFile | None = None
         self._process = _process
         self.identity = identity or _identify(self.path, self._place)
 
@@ -153,13 +166,39 @@ class RunSource:
         return name in self._handle().memory
 
     def remembered(self, name: str, find: Callable[[], Any]) -> Any:
-        """Return what `find` returned for a name the first time; of a file that is being written, what it returns now."""
+        """Return what `find` returned for a name the first time."""
         handle = self._handle()
-        if handle.live:
-            return find()
         if name not in handle.memory:
             handle.memory[name] = find()
         return handle.memory[name]
+
+    @property
+    def live(self) -> bool:
+        """Whether the file is being written; what is read is what was there when it was opened."""
+        return self._handle().live
+
+    @property
+    def tail(self) -> Any:
+        """Of a live file: rows that are staged and not in the file yet."""
+        return self._handle().tail
+
+    def persistently(self, read: Callable[[], T]) -> T:
+        """Return what `read` returns; of a live file, try again with a new handle if the writer changed a page while it was read."""
+        for _ in range(_TRIES):
+            try:
+                return read()
+            except (OSError, RuntimeError, KeyError, ValueError):
+                handle = self._opened
+                if self._closed or handle is None or not handle.live:
+                    raise
+                time.sleep(0.02)
+                with _lock:
+                    handle.datasets.clear()
+                    handle.memory.clear()
+                    handle.scales.clear()
+                    handle.file.close()
+                    handle.file = _shows[0].file(Path(self.path))
+        return read()
 
     def close(self) -> None:
         """Let go of the file. What was not read yet can no longer be read."""
@@ -169,7 +208,7 @@ class RunSource:
                 self._finalizer()
             self._opened = None
 
-    def _handle(self) -> _OpenFile:
+    def _handle(self) -> OpenFile:
         if self._closed:
             raise StateError(f"The Dataset of {self.path!r} was closed, so what was not loaded before cannot be read. Open the run again.")
         handle = self._opened
@@ -177,11 +216,16 @@ class RunSource:
             self._check(handle.live)
             return handle
         with _lock:
-            self._check(live=False)
+            live = _is_live(self.path)
+            if live:
+                self.identity = _identify(self.path, self._place)
+            self._check(live)
             key = (self.path, replace(self.identity, generation=_generations.get(self._place, 0)))
-            handle = _open.get(key)
+            handle = None if live else _open.get(key)
             if handle is None:
-                handle = _open[key] = _open_for_reading(self.path)
+                handle = _open_for_reading(self.path)
+                if not handle.live:  # each reader of a live file has its own view of it
+                    _open[key] = handle
             handle.holders += 1
             self.identity, self._opened, self._process = key[1], handle, _process
             # The last lazy array that goes away closes the file, so that a forgotten Dataset does not keep writers out.
@@ -200,7 +244,7 @@ class RunSource:
             raise StateError(f"{self.path!r} was replaced or written again after this Dataset was opened. Open it again to see it.")
 
 
-def _release(key: tuple[str, Identity], handle: _OpenFile, process: int) -> None:
+def _release(key: tuple[str, Identity], handle: OpenFile, process: int) -> None:
     if process != _process:
         return
     with _lock:
@@ -236,33 +280,50 @@ def _identify(path: str, place: str) -> Identity:
     return Identity(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, _generations.get(place, 0))
 
 
-Unfinished = Callable[[Path, Path], h5py.File]
-_unfinished: list[Unfinished] = []
+class Shows(Protocol):
+    """Who opens a run that was not finished."""
+
+    def dead(self, path: Path, folder: Path) -> h5py.File:
+        """Return the run of a writer that died, as it would be."""
+
+    def live(self, path: Path, folder: Path) -> tuple[h5py.File, Any]:
+        """Return the run of a writer that lives as it is now, and the rows that are staged."""
+
+    def file(self, path: Path) -> h5py.File:
+        """Return the file of a writer that lives as it is now."""
 
 
-def show_unfinished_with(show: Unfinished) -> None:
-    """Set who opens a run whose writer died: called with the run and the folder beside it, returns the run as it would be."""
-    _unfinished[:] = [show]
+_shows: list[Shows] = []
 
 
-def _open_for_reading(path: str) -> _OpenFile:
-    """Open a run file and check that it is one that this version reads."""
+def show_unfinished_with(shows: Shows) -> None:
+    """Set who opens runs that were not finished; it stands on a higher floor."""
+    _shows[:] = [shows]
+
+
+def _is_live(path: str) -> bool:
+    if os.path.realpath(path) in being_recorded:
+        return True
     folder = sidecar(path)
     owner = owner_of(folder) if folder.is_dir() else None
-    if os.path.realpath(path) in being_recorded:
-        raise RunInUseError(f"{path!r} is being recorded by this process. Call finalize() of its logger (or leave its `with` block) first.")
-    if owner is not None and owner.lives:
-        file, live = _open_live(path), True
-    elif owner is not None:
-        file, live = _open_unfinished(path, folder), False
+    return owner is not None and owner.lives
+
+
+def _open_for_reading(path: str) -> OpenFile:
+    """Open a run file and check that it is one that this version reads."""
+    folder, tail, live = sidecar(path), None, _is_live(path)
+    if live and _shows:
+        file, tail = _shows[0].live(Path(path), folder)
+    elif folder.is_dir() and owner_of(folder) is not None:
+        file = _open_unfinished(path, folder)
     else:
-        file, live = _open_closed(path, folder), False
+        file = _open_closed(path, folder)
     try:
         _check_format(file, path)
     except BaseException:
         file.close()
         raise
-    return _OpenFile(file, live)
+    return OpenFile(file, live, tail)
 
 
 def _open_closed(path: str, folder: Path) -> h5py.File:
@@ -284,21 +345,12 @@ def _open_closed(path: str, folder: Path) -> h5py.File:
 
 
 def _open_unfinished(path: str, folder: Path) -> h5py.File:
-    if not _unfinished:
+    if not _shows:
         raise StorageError(
             f"{path!r} was not closed: its writer ended without finalize(). Mend it with simlab.repair({path!r}), or from a shell: "
             f"simlab repair {path}"
         )
-    return _unfinished[0](Path(path), folder)
-
-
-def _open_live(path: str) -> h5py.File:
-    """Open a file that its writer has open; for some milliseconds now and then it is between two handles."""
-    for _ in range(_PATIENCE):
-        with contextlib.suppress(OSError, RuntimeError):
-            return h5py.File(path, "r", swmr=True, locking=False)
-        time.sleep(0.01)
-    raise RunInUseError(f"{path!r} is being written by another program that HDF5 lets nobody read beside. Wait until it is closed.")
+    return _shows[0].dead(Path(path), folder)
 
 
 def _check_format(file: h5py.File, path: str) -> None:

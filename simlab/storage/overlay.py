@@ -72,6 +72,11 @@ class Overlay(io.RawIOBase):
         if run:
             yield start, bytes(run)
 
+    def content(self) -> bytes:
+        """Return the whole file with its changes."""
+        self.seek(0)
+        return self.read(self._size)
+
     def write_into(self, path: str | os.PathLike[str]) -> None:
         """Write the changes into a file that is like the one below."""
         with open(path, "r+b") as file:

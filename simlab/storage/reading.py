@@ -128,7 +128,7 @@ class StoredVariable:
         axes += [select_axis(slice(None), n, c) for n, c in zip(self.tail, chunks[len(axes) :], strict=True)]
         result = np.empty(tuple(a.length for a in axes), self.stored.newbyteorder("="))
         if result.size:
-            self._fill_in(result, axes, chunks)
+            self.source.persistently(lambda: self._fill_in(result, axes, chunks))
         return self._typed(finish(result, axes))
 
     def _blocks(self) -> tuple[int, ...]:

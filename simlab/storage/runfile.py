@@ -22,7 +22,7 @@ from simlab.conventions import (
     COMMITTED,
     FORMAT_VERSION,
 )
-from simlab.errors import FormatError, InputError, RunExistsError, RunInUseError, RunNotFoundError, StorageError, users_frame
+from simlab.errors import FormatError, InputError, RunExistsError, RunInUseError, RunNotFoundError, StorageError
 from simlab.metadata.encoding import is_utf8
 from simlab.schema.names import is_plain
 from simlab.storage.attributes import read_attributes, write_attributes

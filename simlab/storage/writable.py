@@ -190,14 +190,20 @@ class WritableFile:
     def reopened_for_reading(self) -> h5py.File:
         """Return a file in memory as one that is read only; it keeps what it needs."""
         self._close_handle()
-        return h5py.File(self._overlay, "r")
+        assert self._overlay is not None
+        return open_over(self._overlay)
 
     def close(self) -> None:
         """Close the file. More than once is no error."""
         self._close_handle()
-        if self._overlay is not None:
+        if self._overlay is not None and self._folder is not None:
             self._overlay.close()
             self._overlay = None
+
+
+def open_over(overlay: Overlay) -> h5py.File:
+    """Return a file in memory as one that is read only; it keeps what it needs."""
+    return h5py.File(overlay, "r")
 
 
 def _write_new(overlay: Overlay, path: Path, sync: bool) -> None:
