@@ -82,6 +82,7 @@ class Committer:
         """
         store, window, tally = self._store, job.window, Tally()
         self._prepare(job)
+        store.make_room()
         for clock in self._clocks:
             store.write_clock(*clock)
         if window is not None and not window.late:

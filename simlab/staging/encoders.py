@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from simlab.staging.sealing import Chunk, Encoded, encode_batch
+from simlab.storage.writable import PAGE_SIZE
 
 ENCODERS: Final = 2
 """Deflate in two threads keeps up with any simulation that Python drives; more would take its cores."""
@@ -61,8 +62,10 @@ class Encoders:
         """Write encoded chunks."""
         for column, offset, raw in encoded:
             if column.compression.direct:
+                column.file.make_room(len(raw) + PAGE_SIZE if isinstance(raw, bytes) else raw.nbytes + PAGE_SIZE)
                 column.dataset.id.write_direct_chunk(offset, raw)
                 continue
+            column.file.make_room(raw.nbytes + PAGE_SIZE)
             shape = column.dataset.shape
             at = tuple(slice(o, min(o + n, m)) for o, n, m in zip(offset, raw.shape, shape, strict=True))
             column.dataset[at] = raw[tuple(slice(0, s.stop - s.start) for s in at)]

@@ -48,6 +48,8 @@ from simlab.storage.writable import WritableFile
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
+_OVERHEAD: Final = 1 << 14
+"""Bytes that a commit may add to the file for each variable, beside its chunks."""
 REPORT_COUNTS: Final = ("rows", "agents", "episodes", "values", "bytes_raw", "bytes_stored", "overwritten", "coerced", "late", "dropped")
 REPORT_SECONDS: Final = ("seconds_logging", "seconds_waiting", "seconds_open")
 
@@ -259,6 +261,17 @@ class SimulationStore:
         """Write an attachment; see `simlab.storage.attachments`."""
         with self.file.structure() as handle:
             write_attachment(create_group(handle, f"{self.path}/{GROUP_ATTACHMENTS}"), name, value)
+
+    def make_room(self) -> None:
+        """Have the system keep room for what a commit writes beside chunks: indices, headers, clocks.
+
+        Raises
+        ------
+        OSError
+            If there is none.
+        """
+        columns = sum(len(grid.columns) + len(grid.fields) for grid in self.grids.values()) + len(self.series) + 16
+        self.file.make_room(columns * _OVERHEAD)
 
     def stored_bytes(self) -> int:
         """Return the bytes of the chunks of all variables."""

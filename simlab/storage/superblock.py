@@ -59,6 +59,14 @@ def mend(path: str | os.PathLike[str]) -> None:
         os.fsync(file.fileno())
 
 
+def trim(path: str | os.PathLike[str]) -> None:
+    """Cut off what lies behind the end that a closed file states: room that was kept for more."""
+    head = _head(path)
+    end = int.from_bytes(head[_END], "little")
+    if not head[_FLAGS] and os.stat(path).st_size > end:
+        os.truncate(path, end)
+
+
 def mended(head: bytes, size: int) -> bytes:
     """Return the first 48 bytes of a file without the mark, stating another end."""
     out = bytearray(head)

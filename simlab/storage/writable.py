@@ -18,12 +18,14 @@ import h5py
 
 from simlab.storage.overlay import Overlay
 from simlab.storage.redo import apply_redo, write_redo
+from simlab.storage.superblock import trim
 
 LIBRARY_BOUNDS: Final = ("v110", "v110")
 """The only version of the file format that can be read while it is written and that every netCDF reader opens."""
 PAGE_SIZE: Final = 2048
 """Metadata in pages that never cross one of the kernel's: a kill inside one write cannot tear an object header."""
 _CACHE_BYTES: Final = 1 << 22
+_MARGIN: Final = 1 << 18
 
 
 being_recorded: weakref.WeakValueDictionary[str, WritableFile] = weakref.WeakValueDictionary()
@@ -60,6 +62,7 @@ class WritableFile:
         self._folder = folder
         self._sync = sync
         self._depth = 0
+        self._room = 0
         self._datasets: dict[str, h5py.Dataset] = {}
         self._overlay = overlay
         self._is_new = overlay is not None and folder is not None
@@ -169,6 +172,25 @@ class WritableFile:
         self._datasets.clear()
         if self.file:
             self.file.close()
+            if self._overlay is None and self._room:
+                trim(self.path)
+                self._room = 0
+
+    def make_room(self, size: int) -> None:
+        """Have the system keep room for so many bytes more, so that HDF5 is not refused in the middle of a change.
+
+        Raises
+        ------
+        OSError
+            If there is none.
+        """
+        if self._overlay is not None or not hasattr(os, "posix_fallocate"):
+            return
+        if self._room < size:
+            end, more = os.stat(self.path).st_size, size - self._room + _MARGIN
+            reserve(self.path, end + more)
+            self._room += more
+        self._room -= size
 
     def flush(self) -> None:
         """Hand what was written to the system, or with ``sync`` to the disk."""
