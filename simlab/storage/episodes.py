@@ -8,7 +8,7 @@ from typing import Any, Final
 import h5py
 import numpy as np
 
-from simlab.conventions import ATTR_BOOL, ATTR_ORIGINAL_NAME, EPISODE, LOGGED
+from simlab.conventions import ATTR_BOOL, ATTR_ORIGINAL_NAME, EPISODE, LOGGED, STRLEN_SUFFIX
 from simlab.schema.names import disk_name
 from simlab.storage.attributes import write_attribute
 from simlab.storage.netcdf import create_coordinate, create_text_column, create_variable, write_text_rows
@@ -46,13 +46,16 @@ class EpisodeTable:
         episode : int
             Its number; rows are written in order, and written again only with the same fields.
         fields : mapping
-            ``start`` and ``length``, and what else is known: numbers, truth values, text.
+            ``start`` and ``length``, and what else is known: numbers, truth values, text. A float in a column of whole numbers
+            makes it one of floats.
         """
         end = max(len(self), episode + 1)
         given = {name: value for name, value in fields.items() if value is not None}
         for name, value in given.items():
             if name not in self._columns:
                 self._add(name, value)
+            elif isinstance(value, np.floating) and self._columns[name].dtype.kind == "i":
+                self._columns[name] = self._as_float(self._columns[name], disk_name(name).replace(".", "_"))
         self.dim.resize((end,))
         self.dim[episode] = episode
         for dataset in (*self._columns.values(), *self._logged):
@@ -89,6 +92,23 @@ class EpisodeTable:
         logged = self._logged[-1]
         logged.attrs.create("flag_masks", np.array([1 << i for i in range(len(names))], np.uint64))
         write_attribute(logged, "flag_meanings", " ".join(names))
+
+    def _as_float(self, whole: h5py.Dataset, disk: str) -> h5py.Dataset:
+        """Make a column of whole numbers, each of which a float holds, one of floats; the type of a dataset cannot change.
+
+        The new one is whole before the old one goes: if the disk refuses it, nothing has changed.
+        """
+        field, bit = divmod(self._given.index(disk), _BITS)
+        was_given = self._logged[field][: whole.shape[0]] & np.uint64(1 << bit) != 0
+        attributes = {n: whole.attrs[n] for n in ("long_name", ATTR_ORIGINAL_NAME, "units") if n in whole.attrs}
+        beside = disk + STRLEN_SUFFIX  # no field of numbers has a column of that name
+        if beside in self.group:
+            del self.group[beside]
+        column = self._make(beside, np.dtype("float64"), attributes)
+        column[: whole.shape[0]] = np.where(was_given, whole[...], np.nan)
+        del self.group[disk]
+        self.group.move(beside, disk)
+        return column
 
     def _make(self, name: str, dtype: np.dtype[Any], attributes: dict[str, Any]) -> h5py.Dataset:
         fill: dict[str, Any] = {}
