@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from simlab.errors import StorageError
-from simlab.record.agents import Agent, AgentRegistry
+from simlab.record.agents import AgentRegistry
 from simlab.record.book import SchemaBook
 from simlab.record.jobs import Block, Job, Series
 from simlab.record.lanes import Lanes
@@ -57,6 +58,10 @@ class Stage:
         Ids of the agents that logged together last.
     series_bytes : int
         Bytes of pending rows of variables with a time axis of their own.
+    fresh, opened : bool
+        Whether the call that is under way made the located row, and opened the episode with it.
+    undo : list of callable
+        What takes back the variables and agents that came with that call; see `simlab.record.acceptance`.
     """
 
     SERIES_BYTES: Final = 8 << 20
@@ -83,6 +88,8 @@ class Stage:
         self.window = self.newest
         self.step: float = NOWHERE
         self.offset, self.behind, self.fresh = 0, False, False
+        self.opened = False
+        self.undo: list[Callable[[], None]] = []
 
     # -- rows
 
@@ -95,12 +102,14 @@ class Stage:
             If it is no timestep, or would fall between rows that are there.
         """
         step = whole_step(timestep)
-        if not self.clock.is_open:
-            self.clock.begin()
-            self.report.episodes += 1
-        self.fresh = step > self.clock.last_step
-        if self.fresh:
+        opens = not self.clock.is_open
+        if opens or step > self.clock.last_step:
+            self.make_room()  # may have to wait for the disk, which may refuse: nothing is changed before
+            if opens:
+                self.clock.begin()
+                self.report.episodes += 1
             self.append(step)
+            self.fresh, self.opened = True, opens
         else:
             row = self.clock.must_find(step)
             self.window = self.newest if row >= self.newest.first else self._reopen(row)
@@ -119,13 +128,6 @@ class Stage:
         self.clock.append(step)
         self.offset = self.newest.add_row(self.clock.time_of(step), step, self.clock.episode)
         self.behind = False
-
-    def withdraw(self) -> None:
-        """Take the located row back if this call made it: its values were refused."""
-        if self.fresh:
-            self.clock.withdraw()
-            self.newest.count -= 1
-            self.step, self.fresh = NOWHERE, False
 
     def make_room(self) -> None:
         """Send the window off if it is full."""
@@ -216,12 +218,6 @@ class Stage:
         self.window.by_id[agent_id] = lane
         return lane
 
-    def join(self, agent_id: Any, population: str) -> Agent:
-        """Make a new agent of a population."""
-        agent = self.agents.add(agent_id, population)
-        self.book.remember(agent.id, population)
-        return agent
-
     def environment_lane(self) -> Lane:
         """Return the lane of the environment's numbers in the located window."""
         lane = self.window.environment_lane
@@ -267,7 +263,10 @@ class Stage:
         self.step = NOWHERE
         length = self.clock.rows - self.clock.first_row
         self._ended.append((self.clock.episode, {"start": self.clock.first_row, "length": length} | fields))
-        if len(self._ended) >= MOST_ROWS:  # of length 0, or nearly: they fill no window
+
+    def flush_ended(self) -> None:
+        """Write the episodes that ended if they are many: of length 0, or nearly, they fill no window."""
+        if len(self._ended) >= MOST_ROWS:
             self.flush()
 
     def attach(self, name: str, value: Any) -> None:
