@@ -27,6 +27,7 @@ def note_growth(stage: Stage, before: Schema) -> None:
     """Note that variables may have come to what the schema was before; lanes are made anew then."""
     if stage.book.schema is not before:
         stage.forget_lanes()
+        stage.grown_at = stage.clock.rows
         stage.undo.append(lambda: stage.book.go_back(before))
 
 

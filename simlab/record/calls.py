@@ -94,12 +94,16 @@ class EachAgent:
         """Record the values."""
         window, offset = stage.window, stage.offset
         for agent_id, bits in self._quick:
-            # Arrays may have moved since; what was written moved along.
-            lane = window.by_id.get(agent_id) or stage.lane(agent_id)
-            assert lane is not None
-            lane.words[offset] = bits
-        for agent in self._slow:
-            agent.write(stage)
+            lane = window.by_id.get(agent_id)
+            if lane is not None:
+                lane.words[offset] = bits
+            else:  # arrays moved since, and what was written moved along
+                agent = stage.agents.get(agent_id)
+                assert agent is not None
+                lanes = window.population(agent.population)
+                lanes.set_bits(lanes.slot(agent.index), offset, bits)
+        for fitted in self._slow:
+            fitted.write(stage)
 
 
 def distinct(items: list[Item], where: Where) -> list[Item]:
@@ -199,7 +203,11 @@ class EnvironmentBits:
 
     def write(self, stage: Stage) -> None:
         """Record the values."""
-        stage.environment_lane().words[stage.offset] = self._bits
+        lane = stage.window.environment_lane
+        if lane is not None:
+            lane.words[stage.offset] = self._bits
+        else:  # arrays moved since, and what was written moved along
+            stage.window.environment.set_bits(0, stage.offset, self._bits)
 
 
 def fit_environment(stage: Stage, data: Mapping[str, Any]) -> FittedEnvironment | EnvironmentBits:
@@ -211,7 +219,7 @@ def fit_environment(stage: Stage, data: Mapping[str, Any]) -> FittedEnvironment 
         If anything does not fit.
     """
     lane = stage.environment_lane()
-    if not stage.behind and not lane.words[stage.offset]:
+    if lane is not None and not stage.behind and not lane.words[stage.offset]:
         bits = store(lane, data, stage.offset)
         if bits >= 0:
             return EnvironmentBits(bits)

@@ -60,6 +60,8 @@ class Stage:
         Bytes of pending rows of variables with a time axis of their own.
     fresh, opened : bool
         Whether the call that is under way made the located row, and opened the episode with it.
+    grown_at : int
+        Rows of the run when a variable came last. Lanes know all variables, and are not made while more come with every row.
     undo : list of callable
         What takes back the variables and agents that came with that call; see `simlab.record.acceptance`.
     """
@@ -89,6 +91,7 @@ class Stage:
         self.step: float = NOWHERE
         self.offset, self.behind, self.fresh = 0, False, False
         self.opened = False
+        self.grown_at = -MOST_ROWS
         self.undo: list[Callable[[], None]] = []
 
     # -- rows
@@ -208,9 +211,9 @@ class Stage:
     # -- agents
 
     def lane(self, agent_id: Any) -> Lane | None:
-        """Return the lane of a known agent in the located window, or None if the agent is new."""
+        """Return the lane of a known agent in the located window, or None if the agent or a variable is new."""
         agent = self.agents.get(agent_id)
-        if agent is None:
+        if agent is None or self.clock.rows - self.grown_at < 2:
             return None
         variables = self.book.variables(agent.population)
         lanes = self.window.population(agent.population)
@@ -218,10 +221,10 @@ class Stage:
         self.window.by_id[agent_id] = lane
         return lane
 
-    def environment_lane(self) -> Lane:
-        """Return the lane of the environment's numbers in the located window."""
+    def environment_lane(self) -> Lane | None:
+        """Return the lane of the environment's numbers in the located window, or None if a variable is new."""
         lane = self.window.environment_lane
-        if lane is None:
+        if lane is None and self.clock.rows - self.grown_at >= 2:
             lane = self.window.environment_lane = self._fresh_lane(self.window.environment, 0, self.book.numbers)
         return lane
 
