@@ -271,10 +271,10 @@ def _refuse_environment_backwards(stage: Stage) -> None:
 def _check_series(stage: Stage, variable: Variable) -> None:
     series = stage.series(variable)
     now = int(stage.window.time[stage.offset]) if not stage.window.late else stage.time()
-    if now < series.last_time or (now == series.last_time and not series.time):
+    if now < series.last_time:
         raise TimestepError(
-            f"{variable.name!r} of the environment at step {stage.step} replaces or precedes one that is on its way to the disk. "
-            "Log it once for each step, in order; if a new episode starts, call begin_episode() first."
+            f"{variable.name!r} of the environment runs backwards: step {stage.step} of episode {stage.clock.episode} comes after a newer "
+            "one of its own. Log it in order; if a new episode starts, call begin_episode() first."
         )
 
 
@@ -283,9 +283,13 @@ def _log_series(stage: Stage, variable: Variable, array: Array) -> None:
     now = stage.time()
     private = np.array(array)
     if now == series.last_time:
-        series.values[-1] = private
         stage.report.overwritten += 1
-        return
+        if series.time:
+            series.values[-1] = private
+            return
+        # The row is on its way to the disk, or there: it is handed over once more.
+        series.start -= 1
+        series.again = True
     series.time.append(now)
     series.values.append(private)
     series.last_time = now

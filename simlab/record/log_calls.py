@@ -104,7 +104,8 @@ class LogCalls(Gate):
             The step in the open episode.
         data : dict
             Values by name. Numbers, truth values and text lie on the run's own time axis; arrays get one of their own, so that a
-            snapshot every 20 steps costs a twentieth.
+            snapshot every 20 steps costs a twentieth. A value that is logged again at its newest step replaces the one that was there,
+            and is counted as overwritten; one at an older step is refused.
 
         Raises
         ------
