@@ -37,6 +37,8 @@ class Window:
         Where the last group of agents that logged together goes; thrown away likewise.
     late : bool
         Whether the rows are on disk already, so that these values are to be merged with those there.
+    bits_before : dict
+        Of late values: the logged bits that the file held before their first try, by variable and chunk.
     flushed : bool
         Whether some of these rows may be on disk already.
 
@@ -53,6 +55,7 @@ class Window:
         self._held = held
         self.first = self.count = 0
         self.late = self.flushed = False
+        self.bits_before: dict[tuple[str, tuple[int, ...]], Any] = {}
         self.time = np.zeros(capacity, np.int64)
         self.step = np.zeros(capacity, np.int32)
         self.episode = np.zeros(capacity, np.int32)
@@ -65,6 +68,7 @@ class Window:
     def reset(self, first: int, late: bool = False) -> None:
         """Start over at another row."""
         self.first, self.count, self.late, self.flushed = first, 0, late, late
+        self.bits_before.clear()
         for lanes in (*self.lanes.values(), self.environment):
             lanes.reset()
         self.forget_lanes()
