@@ -47,7 +47,7 @@ class LogCalls(Gate):
         StateError
             After `finalize`.
         StorageError
-            If earlier rows could not be written.
+            If earlier rows could not be written. They are kept; nothing of this call is recorded, so repeat it.
         """
         self._acquire()
         try:
@@ -144,7 +144,8 @@ class LogCalls(Gate):
             ``(n_agents, 11, 11, 3)``; or a dictionary of values for each agent, by id, logged one agent after the other; or, as PettingZoo
             hands them out, a dictionary by agent for each of observations, actions, rewards, ...
         agent_ids : iterable, optional
-            Whose entries they are. May be left out once they are known; at the very first, agents are then called "agent_0", "agent_1", ...
+            Whose entries they are. May be left out once they are known: they are those of the last call, or else "agent_0", "agent_1", ...
+            as long as there are no other agents.
         environment : dict, optional
             As for `log_env_step`.
 
@@ -213,7 +214,8 @@ class LogCalls(Gate):
         Raises
         ------
         ValueMismatchError, SchemaError, AgentError, TimestepError, StateError, StorageError
-            As for `log_agent_step`; nothing of the trajectory is recorded then.
+            As for `log_agent_step`; nothing of the trajectory is recorded then. Only a disk that refuses in the middle of a trajectory
+            too long for memory cuts it; the message says how much of it was recorded.
         """
         with self._timed() as stage:
             if (data is None) == (agents is None) and not (data is None and environment is not None):
@@ -257,7 +259,7 @@ class LogCalls(Gate):
         Raises
         ------
         MetadataError
-            If a field is none of these, or of another type than in the episodes before.
+            If a field is none of these, or of another type than in the episodes before. (Whole numbers may turn into floats.)
         """
         with self._lock:
             stage = self._ready()
@@ -289,7 +291,7 @@ class LogCalls(Gate):
         Raises
         ------
         MetadataError
-            If a field is none of these, or of another type than in the episodes before.
+            If a field is none of these, or of another type than in the episodes before. (Whole numbers may turn into floats.)
         StateError
             If no episode is open.
         """
