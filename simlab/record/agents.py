@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -91,6 +92,10 @@ class AgentRegistry:
                 f"agent id {agent_id!r} is {type(agent_id).__name__}; an id is text, a whole number, or a tuple of them."
             ) from None
 
+    def ids(self, most: int) -> list[Hashable]:
+        """Return the ids of the first agents."""
+        return list(islice(self._agents, most))
+
     def add(self, agent_id: Hashable, population: str) -> Agent:
         """Make a new agent of a population."""
         agent_id = whole_id(agent_id)
@@ -101,6 +106,13 @@ class AgentRegistry:
         label, key = self._label(agent_id, population)
         self._unwritten.append((population, agent.index, label, key))
         return agent
+
+    def take_back(self, agent: Agent) -> None:
+        """Forget the agent that was added last: the call it appeared with was refused."""
+        del self._agents[agent.id]
+        self._members[agent.population].pop()
+        *_, label, _ = self._unwritten.pop()
+        self._labels[agent.population].discard(label)
 
     def _label(self, agent_id: Hashable, population: str) -> tuple[str, str]:
         taken = self._labels.setdefault(population, set())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,27 +22,47 @@ class SchemaBook:
     ----------
     schema : Schema
         As declared, with what was inferred since.
-    on_new : callable
-        Called with the population (None: the environment) and its new variables before they are taken up.
+    names, roots : set of str
+        Names of all variables of agents, and the first parts of those with dots.
+    numbers : tuple of Variable
+        Variables of the environment that live on the run clock.
+    all_series : tuple of Variable
+        Every variable of the environment that has a time axis of its own.
     """
 
     def __init__(self, schema: Schema | None) -> None:
-        self.schema = schema if schema is not None else Schema(extensible=True)
-        self.on_new: Callable[[str | None, Iterable[Variable]], None] = lambda population, variables: None
-        self._index: dict[str, dict[str, int]] = {}
-        self._numbers: list[Variable] = []
-        self._series: dict[str, Variable] = {}
         self._stems: dict[str, str] = {}
-        for population in self.schema.population_names:
-            self._index[population] = {v.name: i for i, v in enumerate(self.schema.variables(population))}
-        self._sort_environment(self.schema.environment)
+        self.go_back(schema if schema is not None else Schema(extensible=True))
 
-    def _sort_environment(self, variables: Iterable[Variable]) -> None:
+    def go_back(self, schema: Schema) -> None:
+        """Take the schema as it was before a call that is refused."""
+        self.schema = schema
+        self._index: dict[str, dict[str, int]] = {}
+        self.names: set[str] = set()
+        self.roots: set[str] = set()
+        self.numbers: tuple[Variable, ...] = ()
+        self.all_series: tuple[Variable, ...] = ()
+        self._numbers: dict[str, tuple[int, Variable]] = {}
+        self._series: dict[str, Variable] = {}
+        for population in schema.population_names:
+            self._enter(schema.variables(population), population)
+        self._enter_environment(schema.environment)
+
+    def _enter(self, variables: Iterable[Variable], population: str) -> None:
+        index = self._index.setdefault(population, {})
+        for v in variables:
+            index[v.name] = len(index)
+            self.names.add(v.name)
+            self.roots.add(v.name.split(".")[0])
+
+    def _enter_environment(self, variables: Iterable[Variable]) -> None:
         for v in variables:
             if v.is_series:
                 self._series[v.name] = v
+                self.all_series += (v,)
             else:
-                self._numbers.append(v)
+                self._numbers[v.name] = len(self._numbers), v
+                self.numbers += (v,)
 
     # -- looking up
 
@@ -50,33 +70,18 @@ class SchemaBook:
         """Return the variables of a population's agents; their places are their indices."""
         return self.schema.variables(population)
 
-    @property
-    def numbers(self) -> tuple[Variable, ...]:
-        """Variables of the environment that live on the run clock."""
-        return tuple(self._numbers)
-
     def number(self, name: str) -> tuple[int, Variable] | None:
         """Return index and variable of one of the environment's numbers, or None."""
-        return next(((i, v) for i, v in enumerate(self._numbers) if v.name == name), None)
+        return self._numbers.get(name)
 
     def series(self, name: str) -> Variable | None:
         """Return the environment's variable of that name that has a time axis of its own, or None."""
         return self._series.get(name)
 
-    @property
-    def all_series(self) -> tuple[Variable, ...]:
-        """Every variable of the environment that has a time axis of its own."""
-        return tuple(self._series.values())
-
     def lookup(self, population: str, name: str) -> tuple[int, Variable] | None:
         """Return index and variable of an agent's variable, or None."""
         index = self._index.get(population, {}).get(name)
         return None if index is None else (index, self.schema.variables(population)[index])
-
-    @property
-    def names(self) -> set[str]:
-        """Names of all variables of agents."""
-        return {name for index in self._index.values() for name in index}
 
     def canonical(self, population: str, items: Sequence[Item]) -> list[Item]:
         """Return the items under their variables' names.
@@ -111,39 +116,33 @@ class SchemaBook:
         SchemaError
             If the schema was declared and does not take more, or a name clashes.
         """
-        known = self._index.setdefault(population, {})
+        known = self._index.get(population, {})
+        declared = self.schema.variables(population)
         new: dict[str, Variable] = {}
         for item in items:
             if item.name in known:
-                declared = self.schema.variables(population)[known[item.name]]
-                self._same_place(declared, item, where)
+                self._same_place(declared[known[item.name]], item, where)
             elif item.name not in new:
-                self._must_be_extensible(item.name, [v.name for v in self.schema.variables(population)], where)
+                self._must_be_extensible(item.name, declared, where)
                 new[item.name] = infer_variable(item.name, item.value, item.modality, where, lead)
-        if not new:
-            return
-        extended = self.schema.extended(new.values(), population)
-        self.on_new(population, new.values())
-        self.schema = extended
-        for name in new:
-            known[name] = len(known)
+        if new:
+            self.schema = self.schema.extended(new.values(), population)
+            self._enter(new.values(), population)
 
     def add_environment_variables(self, items: Sequence[Item], where: Where, lead: int = 0) -> None:
         """Make the names that are not known yet variables of the environment; see `add_agent_variables`."""
-        known = {v.name for v in self.schema.environment}
         new: dict[str, Variable] = {}
         for item in items:
-            if item.name not in known and item.name not in new:
-                self._must_be_extensible(item.name, known, where)
+            if item.name not in self._numbers and item.name not in self._series and item.name not in new:
+                self._must_be_extensible(item.name, self.schema.environment, where)
                 new[item.name] = infer_variable(item.name, item.value, item.modality, where, lead)
         if new:
-            extended = self.schema.extended(new.values(), None)
-            self.on_new(None, new.values())
-            self.schema = extended
-            self._sort_environment(new.values())
+            self.schema = self.schema.extended(new.values(), None)
+            self._enter_environment(new.values())
 
-    def _must_be_extensible(self, name: str, known: Iterable[str], where: Where) -> None:
+    def _must_be_extensible(self, name: str, declared: Iterable[Variable], where: Where) -> None:
         if not self.schema.extensible:
+            known = [v.name for v in declared]
             raise SchemaError(
                 f"{name!r} {where()} is not in the schema, which has {', '.join(map(repr, known)) or 'no such variables'}."
                 f"{did_you_mean(name, known)} Declare it, or make the schema take new names: Schema(..., extensible=True)."
@@ -186,9 +185,16 @@ class SchemaBook:
             )
         return self._new_name(stem) if fitting is None else fitting
 
-    def remember(self, agent_id: Any, population: str) -> None:
-        """Note that an agent joined a population: others whose ids have the same word follow it."""
-        self._stems.setdefault(stem_of(agent_id), population)
+    def remember(self, agent_id: Any, population: str) -> bool:
+        """Note that an agent joined a population: others whose ids have the same word follow it. Say whether it is the first of them."""
+        stem = stem_of(agent_id)
+        is_first = stem not in self._stems
+        self._stems.setdefault(stem, population)
+        return is_first
+
+    def forget(self, agent_id: Any) -> None:
+        """Forget an agent that was the first with its word."""
+        del self._stems[stem_of(agent_id)]
 
     def _fits(self, population: str, items: Sequence[Item], lead: int) -> bool:
         """Whether the shapes of values contradict no variable of a population; in a declared one they have to be its variables."""

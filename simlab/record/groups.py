@@ -1,21 +1,18 @@
-"""Many agents at once, and whole trajectories: arrays with an axis in front."""
+"""Many agents at one step: arrays with the axis of the agents in front."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from simlab.errors import AgentError, TimestepError, ValueMismatchError
+from simlab.errors import AgentError, ValueMismatchError
+from simlab.record.acceptance import join
 from simlab.record.agents import Agent, whole_id
 from simlab.record.calls import Fitted, distinct, fit_items, refuse_backwards
-from simlab.record.items import GROUP_WORDS, Item, Where, agent_items, environment_items
-from simlab.record.rows import whole_step
+from simlab.record.items import GROUP_WORDS, Item, Where, agent_items
 from simlab.record.stage import Stage
-from simlab.schema import Variable
-from simlab.schema.values import fit
 from simlab.staging.lanes import WORD
 from simlab.staging.records import Cell, enter, store_each
 
@@ -104,46 +101,126 @@ def by_agent(stage: Stage, agents: Mapping[Any, Any]) -> Mapping[Any, Any]:
 
 
 def _known(stage: Stage, key: Any) -> bool:
-    names = (v.name.split(".")[0] for p in stage.book.schema.population_names for v in stage.book.variables(p))
-    return stage.agents.get(key) is not None and key not in names
+    return stage.agents.get(key) is not None and key not in stage.book.roots
 
 
 def is_by_agent(stage: Stage, agents: Mapping[Any, Any]) -> bool:
     """Whether a dictionary has a dictionary for each agent, rather than an array for each variable."""
     if not agents or not all(isinstance(v, Mapping) for v in agents.values()):
         return False
-    known = {v.name.split(".")[0] for p in stage.book.schema.population_names for v in stage.book.variables(p)}
+    known = stage.book.roots
     return not any(key in GROUP_WORDS or (key in known and stage.agents.get(key) is None) for key in agents)
 
 
-def log_group(stage: Stage, data: Mapping[str, Any], ids: Iterable[Any] | None) -> None:
-    """Log arrays whose first axis is the agents, at the located row."""
-    ids = None if ids is None else list(ids)
+class GroupBits:
+    """The values of a group at the located row, which are written but for their bits."""
+
+    __slots__ = ("_bits", "_group")
+
+    def __init__(self, group: Group, bits: int) -> None:
+        self._group, self._bits = group, bits
+
+    def prepare(self, stage: Stage) -> None:
+        """There is room."""
+
+    def write(self, stage: Stage) -> None:
+        """Record the values."""
+        self._group.set_bits(stage.offset, self._bits)
+        stage.last_ids = self._group.ids
+
+
+class FittedGroup:
+    """The values of a group at the located row, all of which fit; `write` records them."""
+
+    __slots__ = ("_agents", "_coerced", "_fitted", "_group", "_ids")
+
+    def __init__(self, ids: list[Any], agents: list[Agent], fitted: Fitted, coerced: int) -> None:
+        self._ids, self._agents, self._fitted, self._coerced = ids, agents, fitted, coerced
+
+    def prepare(self, stage: Stage) -> None:
+        """Make room for the values; the disk may refuse it."""
+        self._group = self._laid_out(stage)
+
+    def _laid_out(self, stage: Stage) -> Group:
+        group: Group | None = stage.window.block
+        if group is None or group.agents != self._agents:
+            group = stage.window.block = Group(stage, self._ids, self._agents)
+        version = group.lanes.version
+        # Longer text, or more words: the arrays may move.
+        group.lanes.hold({i: v for i, v, _ in self._fitted}, {i: a.dtype.itemsize for i, _, a in self._fitted})
+        if group.lanes.version != version:
+            stage.forget_lanes()
+        return group
+
+    def write(self, stage: Stage) -> None:
+        """Record the values."""
+        group, bits = self._group, 0
+        for i, _, array in self._fitted:
+            group.lanes.cells[i][group.slots, stage.offset] = array
+            bits |= 1 << i
+        stage.report.overwritten += group.add_bits(stage.offset, bits)
+        stage.report.coerced += self._coerced
+        stage.last_ids = self._ids
+
+
+def fit_group(stage: Stage, data: Mapping[str, Any], given: Iterable[Any] | None) -> GroupBits | FittedGroup | None:
+    """Fit arrays whose first axis is the agents for the located row; None if there are no agents.
+
+    What is new is added to the stage, which can take it back.
+
+    Raises
+    ------
+    SimlabError
+        If anything does not fit.
+    """
+    ids = None if given is None else list(given)
     group = stage.window.block
     if group is None or (ids is not None and ids != group.ids):
-        group = _group(stage, data, ids)
-    row = stage.offset
-    if not stage.behind and group.is_blank(row):
-        bits = store_each(group.table, data, row)
+        ids, agents, population = _members(stage, data, ids)
+        if not ids:
+            return None
+        if None in agents:
+            _refuse_backwards(stage, agents)
+            fitted, coerced = _fit_group(stage, population, data, len(ids))
+            joined = [a if a is not None else join(stage, i, population) for i, a in zip(ids, agents, strict=True)]
+            return FittedGroup(ids, joined, fitted, coerced)
+        group = stage.window.block = Group(stage, ids, [a for a in agents if a is not None])
+    if not stage.behind and group.is_blank(stage.offset):
+        bits = store_each(group.table, data, stage.offset)
         if bits >= 0:
-            group.set_bits(row, bits)
-            stage.fresh = False
-            return
-    _log_group_slowly(stage, group, data)
+            return GroupBits(group, bits)
+    _refuse_backwards(stage, group.agents)
+    return FittedGroup(group.ids, group.agents, *_fit_group(stage, group.population, data, len(group.agents)))
 
 
-def _group(stage: Stage, data: Mapping[str, Any], given: Iterable[Any] | None) -> Group:
-    """Return the group of the agents that are named, or of those that logged together last."""
+def _refuse_backwards(stage: Stage, agents: Iterable[Agent | None]) -> None:
+    if stage.behind:
+        for agent in agents:
+            if agent is not None:
+                refuse_backwards(stage, agent)
+
+
+def _fit_group(stage: Stage, population: str, data: Mapping[str, Any], n: int) -> tuple[Fitted, int]:
+    step = stage.step
+
+    def where() -> str:
+        return f"of {n} agents at step {step}"
+
+    items = distinct(list(agent_items(data, where, stage.book.names)), where)
+    return fit_items(stage, population, items, where, (n,))
+
+
+def _members(stage: Stage, data: Mapping[str, Any], given: list[Any] | None) -> tuple[list[Any], list[Agent | None], str]:
+    """Return the ids of the agents that are named, or of those that logged together last; those that are known; their population."""
 
     def where() -> str:
         return f"of all agents at step {stage.step}"
 
     items = distinct(list(agent_items(data, where, stage.book.names)), where)
-    n = _first_axis(items, "agent", where)
-    ids = list(given) if given is not None else stage.last_ids
+    n = first_axis(items, "agent", where)
+    ids = given if given is not None else stage.last_ids
     if ids is None:
-        # Nobody said who they are: they are named as PettingZoo names agents.
-        ids = [f"agent_{i}" for i in range(n)]
+        ids = _usual_ids(stage, n, where)
     if len(ids) != n and items:
         raise ValueMismatchError(
             f"{items[0].name!r} {where()} has {n} agents on its first axis, but there are {len(ids)} agent ids. "
@@ -152,66 +229,30 @@ def _group(stage: Stage, data: Mapping[str, Any], given: Iterable[Any] | None) -
     if len(set(map(whole_id, ids))) != len(ids):
         raise AgentError(f"agent_ids {where()} names an agent twice: {ids[:20]!r}. Name each agent once.")
     agents = [stage.agents.get(i) for i in ids]
-    if any(a is None for a in agents):
+    population = ""
+    if None in agents:
         first = next(i for i, a in zip(ids, agents, strict=True) if a is None)
         population = stage.book.population_for(whole_id(first), items, lead=1)
-        if n:
-            fit_items(stage, population, items, where, (n,))  # refuse what does not fit before anybody is born
-        agents = [a if a is not None else stage.join(i, population) for i, a in zip(ids, agents, strict=True)]
-    known = [a for a in agents if a is not None]
-    if len({a.population for a in known}) > 1:
-        kinds = sorted({a.population or "the main one" for a in known})
-        raise AgentError(f"agent_ids {where()} names agents of different populations ({', '.join(kinds)}). Call log_step once for each.")
-    stage.last_ids = ids
-    if not known:
-        return EMPTY
-    group = Group(stage, ids, known)
-    stage.window.block = group
-    return group
+    kinds = {a.population for a in agents if a is not None} | ({population} if None in agents else set())
+    if len(kinds) > 1:
+        names = ", ".join(sorted(kind or "the main one" for kind in kinds))
+        raise AgentError(f"agent_ids {where()} names agents of different populations ({names}). Call log_step once for each.")
+    return ids, agents, population
 
 
-class _Empty(Group):
-    """Nobody: a step at which no agent lives."""
-
-    def __init__(self) -> None:
-        self.ids, self.agents, self.table = [], [], {}
-
-    def is_blank(self, row: int) -> bool:
-        return True
-
-    def set_bits(self, row: int, bits: int) -> None:
-        pass
-
-
-EMPTY = _Empty()
+def _usual_ids(stage: Stage, n: int, where: Where) -> list[str]:
+    """Name agents of whom nobody said who they are as PettingZoo names agents, unless there are others whom they may be."""
+    ids = [f"agent_{i}" for i in range(n)]
+    if len(stage.agents) and not all(stage.agents.get(i) for i in ids):
+        known = ", ".join(map(repr, stage.agents.ids(5)))
+        raise AgentError(
+            f"The arrays {where()} do not say whose they are, and there are agents already ({known}"
+            f"{', ...' if len(stage.agents) > 5 else ''}). Pass agent_ids= with one id for each entry of the first axis."
+        )
+    return ids
 
 
-def _log_group_slowly(stage: Stage, group: Group, data: Mapping[str, Any]) -> None:
-    step = stage.step
-
-    def where() -> str:
-        return f"of {len(group.agents)} agents at step {step}"
-
-    if not group.agents:
-        return
-    items = distinct(list(agent_items(data, where, stage.book.names)), where)
-    fitted, coerced = fit_items(stage, group.population, items, where, (len(group.agents),))
-    if stage.behind:
-        for agent in group.agents:
-            refuse_backwards(stage, agent)
-    # New variables, longer text or more words: the arrays may have moved.
-    group.lanes.hold({i: v for i, v, _ in fitted}, {i: a.dtype.itemsize for i, _, a in fitted})
-    stage.forget_lanes()
-    bits = 0
-    for i, _variable, array in fitted:
-        group.lanes.cells[i][group.slots, stage.offset] = array
-        bits |= 1 << i
-    stage.report.overwritten += group.add_bits(stage.offset, bits)
-    stage.report.coerced += coerced
-    stage.fresh = False
-
-
-def _first_axis(items: Sequence[Item], what: str, where: Where) -> int:
+def first_axis(items: Sequence[Item], what: str, where: Where) -> int:
     """Return the common length of the first axis."""
     length: int | None = None
     for item in items:
@@ -228,96 +269,3 @@ def _first_axis(items: Sequence[Item], what: str, where: Where) -> int:
             )
         length = n
     return length or 0
-
-
-class Trajectory:
-    """One agent's whole episode, checked and ready to be staged.
-
-    Parameters
-    ----------
-    stage : Stage
-        Where it goes.
-    agent_id : object
-        Whose it is.
-    data : mapping
-        Arrays with the time axis first.
-    """
-
-    def __init__(self, stage: Stage, agent_id: Any, data: Mapping[str, Any]) -> None:
-        def where() -> str:
-            return f"of agent {agent_id!r} in episode {stage.clock.episode + 1}"
-
-        items = distinct(list(agent_items(data, where, stage.book.names)), where)
-        self.length = _first_axis(items, "time", where)
-        agent = stage.agents.get(agent_id)
-        population = agent.population if agent is not None else stage.book.population_for(whole_id(agent_id), items, lead=1)
-        self.fitted: Fitted = []
-        if self.length:
-            self.fitted, coerced = fit_items(stage, population, items, where, (self.length,))
-            stage.report.coerced += coerced
-            self.agent = agent if agent is not None else stage.join(agent_id, population)
-
-    def put(self, stage: Stage, start: int, offset: int, count: int) -> None:
-        """Write values ``start ... start + count`` to rows ``offset ...`` of the newest window."""
-        stop = min(start + count, self.length)
-        if stop <= start:
-            return
-        lanes = stage.newest.population(self.agent.population)
-        slot, bits = lanes.slot(self.agent.index), 0
-        rows = slice(offset, offset + stop - start)
-        lanes.hold({i: v for i, v, _ in self.fitted}, {i: a.dtype.itemsize for i, _, a in self.fitted})
-        for i, _, array in self.fitted:
-            lanes.cells[i][slot, rows] = array[start:stop]
-            bits |= 1 << i
-        for i, word in enumerate(lanes.words):
-            word[slot, rows] |= np.uint64((bits >> (WORD * i)) & (2**WORD - 1))
-        stage.forget_lanes()
-
-
-class EnvironmentTrajectory:
-    """The environment's numbers and arrays of a whole episode, with the time axis first."""
-
-    def __init__(self, stage: Stage, data: Mapping[str, Any]) -> None:
-        def where() -> str:
-            return f"of the environment in episode {stage.clock.episode + 1}"
-
-        items = distinct(list(environment_items(data, where)), where)
-        self.length = _first_axis(items, "time", where)
-        stage.book.add_environment_variables(items, where, lead=1)
-        stage.forget_lanes()
-        self.columns: list[tuple[str, Array]] = []
-        for item in items:
-            number = stage.book.number(item.name)
-            variable = number[1] if number is not None else stage.book.series(item.name)
-            assert isinstance(variable, Variable)
-            array, converted = fit(item.value, variable, where, (self.length,))
-            stage.report.coerced += self.length if converted else 0
-            self.columns.append((item.name, array))
-
-    def at(self, i: int) -> dict[str, Any]:
-        """Return the values of one step."""
-        return {name: _text(array[i]) for name, array in self.columns} if i < self.length else {}
-
-
-def _text(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return value.decode()
-    return np.char.decode(value, "utf-8") if isinstance(value, np.ndarray) and value.dtype.kind == "S" else value
-
-
-def steps_of(timesteps: Any, length: int) -> Sequence[int]:
-    """Return the timesteps of a trajectory: 0, 1, 2, ... unless they are given.
-
-    Raises
-    ------
-    TimestepError
-        If there are too few or too many, or they do not rise.
-    """
-    if timesteps is None:
-        return range(length)
-    steps = [whole_step(s) for s in timesteps]
-    if len(steps) != length:
-        raise TimestepError(f"timesteps has {len(steps)} entries, the arrays have {length} on their time axis. Give one for each.")
-    if any(b <= a for a, b in pairwise(steps)):
-        raise TimestepError("timesteps does not rise from entry to entry. Sort the trajectory by time.")
-    return steps

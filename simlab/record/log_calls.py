@@ -3,68 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from time import perf_counter
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from simlab.errors import InputError, StateError, ValueMismatchError
-from simlab.record.calls import log_agent, log_environment
-from simlab.record.fields import EpisodeFields
-from simlab.record.groups import EnvironmentTrajectory, Trajectory, by_agent, is_by_agent, log_group, steps_of
-from simlab.record.report import Report
+from simlab.errors import InputError, StateError, StorageError, ValueMismatchError
+from simlab.record.acceptance import accept, say_not_done, tell, withdraw
+from simlab.record.calls import EachAgent, fit_each, fit_environment, log_agent, record
+from simlab.record.fields import Checked, EpisodeFields
+from simlab.record.gate import Gate
+from simlab.record.groups import FittedGroup, GroupBits, by_agent, fit_group, is_by_agent
 from simlab.record.rows import whole_step
 from simlab.record.stage import Stage
+from simlab.record.trajectories import Trajectories
 from simlab.staging.records import store
 
-_SAMPLE: Final = 64
-"""Every so many calls one is timed: a clock read costs a tenth of a call."""
 
-
-class LogCalls:
+class LogCalls(Gate):
     """What a simulation calls while it runs; `HDF5Logger` adds the file."""
 
-    path: Path
-    _report: Report
-    _stage: Stage | None
-
     def __init__(self) -> None:
+        super().__init__()
         self._fields = EpisodeFields()
-        self._new_lock()
-        self._is_forked = False
-        self._calls = 0
-        self._by_agent_seconds = 0.0
-
-    def _new_lock(self) -> None:
-        self._lock = threading.RLock()
-        self._acquire, self._release = self._lock.acquire, self._lock.release
-
-    def _ready(self) -> Stage:
-        """Return the stage, or raise what stands against logging."""
-        stage = self._stage
-        if stage is None and self._is_forked:
-            raise StateError(
-                f"{self.path} is recorded by the process that this one was forked from; only that one can log to it. "
-                "Give every process a file of its own."
-            )
-        if stage is None:
-            raise StateError(
-                f"{self.path} was finalized; nothing can be logged to it any more. Make a new HDF5Logger, with mode='a' to add to the file."
-            )
-        if stage.writer.failure is not None:
-            stage.writer.raise_failure()
-        return stage
-
-    @contextlib.contextmanager
-    def _timed(self) -> Iterator[Stage]:
-        with self._lock:
-            stage = self._ready()
-            began, waited = perf_counter(), stage.writer.seconds_waited
-            try:
-                yield stage
-            finally:
-                self._report.seconds_logging += perf_counter() - began - (stage.writer.seconds_waited - waited)
 
     # -- steps
 
@@ -88,7 +47,7 @@ class LogCalls:
         StateError
             After `finalize`.
         StorageError
-            If earlier rows could not be written.
+            If earlier rows could not be written. They are kept; nothing of this call is recorded, so repeat it.
         """
         self._acquire()
         try:
@@ -96,8 +55,8 @@ class LogCalls:
             if stage is None or stage.writer.failure is not None:
                 stage = self._ready()
             self._calls = calls = self._calls + 1
-            if not calls % _SAMPLE:
-                self._log_timed(stage, agent_id, timestep, data)
+            if calls == self._sample_at:
+                self._time_one(stage, self.log_agent_step, agent_id, timestep, data)
                 return
             # The short way, for a known agent at the newest row whose values all fit as they are; _log_agent is the long one.
             if timestep == stage.step and not stage.behind:
@@ -117,26 +76,22 @@ class LogCalls:
         finally:
             self._release()
 
-    def _log_timed(self, stage: Stage, agent_id: Any, timestep: int, data: Mapping[str, Any]) -> None:
-        began, waited = perf_counter(), stage.writer.seconds_waited
-        self._log_agent(stage, agent_id, timestep, data)
-        self._by_agent_seconds += _SAMPLE * (perf_counter() - began - (stage.writer.seconds_waited - waited))
-
     @staticmethod
     def _log_agent(stage: Stage, agent_id: Any, timestep: int, data: Mapping[str, Any]) -> None:
-        if timestep != stage.step:
-            stage.locate(timestep)
         try:
+            if timestep != stage.step:
+                stage.locate(timestep)
             lane = stage.window.by_id.get(agent_id) or stage.lane(agent_id)
             if lane is not None and not stage.behind and not lane.words[stage.offset]:
                 bits = store(lane, data, stage.offset)
                 if bits >= 0:
+                    tell(stage)
                     lane.words[stage.offset] = bits
                     stage.fresh = False
                     return
             log_agent(stage, agent_id, data)
         except BaseException as e:
-            stage.withdraw()
+            withdraw(stage, e)
             if isinstance(e, TypeError):
                 stage.agents.get(agent_id)  # an id that cannot be one: says so
             raise
@@ -150,7 +105,8 @@ class LogCalls:
             The step in the open episode.
         data : dict
             Values by name. Numbers, truth values and text lie on the run's own time axis; arrays get one of their own, so that a
-            snapshot every 20 steps costs a twentieth.
+            snapshot every 20 steps costs a twentieth. A value that is logged again at its newest step replaces the one that was there,
+            and is counted as overwritten; one at an older step is refused.
 
         Raises
         ------
@@ -162,19 +118,12 @@ class LogCalls:
 
     @staticmethod
     def _log_environment(stage: Stage, timestep: int, data: Mapping[str, Any]) -> None:
-        if timestep != stage.step:
-            stage.locate(timestep)
         try:
-            lane = stage.environment_lane()
-            if not stage.behind and not lane.words[stage.offset]:
-                bits = store(lane, data, stage.offset)
-                if bits >= 0:
-                    lane.words[stage.offset] = bits
-                    stage.fresh = False
-                    return
-            log_environment(stage, data)
-        except BaseException:
-            stage.withdraw()
+            if timestep != stage.step:
+                stage.locate(timestep)
+            record(stage, fit_environment(stage, data))
+        except BaseException as e:
+            withdraw(stage, e)
             raise
 
     def log_step(
@@ -195,7 +144,8 @@ class LogCalls:
             ``(n_agents, 11, 11, 3)``; or a dictionary of values for each agent, by id, logged one agent after the other; or, as PettingZoo
             hands them out, a dictionary by agent for each of observations, actions, rewards, ...
         agent_ids : iterable, optional
-            Whose entries they are. May be left out once they are known; at the very first, agents are then called "agent_0", "agent_1", ...
+            Whose entries they are. May be left out once they are known: they are those of the last call, or else "agent_0", "agent_1", ...
+            as long as there are no other agents.
         environment : dict, optional
             As for `log_env_step`.
 
@@ -208,21 +158,24 @@ class LogCalls:
             if agents is not None and not isinstance(agents, Mapping):
                 raise ValueMismatchError(f"agents={agents!r} is no dictionary. Pass arrays by name, or a dictionary for each agent.")
             timestep = whole_step(timestep)
-            if timestep != stage.step:
-                stage.locate(timestep)
             try:
-                each = by_agent(stage, agents) if agents and agent_ids is None else agents
-                if each and agent_ids is None and is_by_agent(stage, each):
-                    for agent_id, data in each.items():
-                        self._log_agent(stage, agent_id, timestep, data)
-                elif agents is not None:
-                    log_group(stage, agents, agent_ids)
-                if environment is not None:
-                    self._log_environment(stage, timestep, environment)
-                stage.fresh = False  # a step at which nobody lives is a step
-            except BaseException:
-                stage.withdraw()
+                if timestep != stage.step:
+                    stage.locate(timestep)
+                # All of it is fitted before any of it is recorded.
+                living = self._fit_agents(stage, agents, agent_ids) if agents is not None else None
+                world = fit_environment(stage, environment) if environment is not None else None
+                record(stage, living, world)  # a step at which nobody lives is a step
+            except BaseException as e:
+                withdraw(stage, e)
                 raise
+
+    @staticmethod
+    def _fit_agents(stage: Stage, agents: Mapping[Any, Any], ids: Iterable[Any] | None) -> EachAgent | GroupBits | FittedGroup | None:
+        if agents and ids is None:
+            each = by_agent(stage, agents)
+            if is_by_agent(stage, each):
+                return fit_each(stage, each)
+        return fit_group(stage, agents, ids)
 
     def log_episode(
         self,
@@ -257,32 +210,31 @@ class LogCalls:
         Raises
         ------
         ValueMismatchError, SchemaError, AgentError, TimestepError, StateError, StorageError
-            As for `log_agent_step`; nothing of the trajectory is recorded then.
+            As for `log_agent_step`; nothing of the trajectory is recorded then. Only a disk that refuses in the middle of a trajectory
+            too long for memory cuts it; the message says how much of it was recorded.
         """
         with self._timed() as stage:
             if (data is None) == (agents is None) and not (data is None and environment is not None):
                 raise InputError("log_episode takes the arrays of one agent (data) or of several (agents=), not both and not neither.")
             checked = self._fields.checked(seed, fields)
             given = agents if agents is not None else ({agent_id: data} if data is not None else {})
-            parts = [Trajectory(stage, who, arrays) for who, arrays in given.items()]
-            world = EnvironmentTrajectory(stage, environment) if environment is not None else None
-            lengths = [p.length for p in parts] + ([world.length] if world is not None else [])
-            steps = steps_of(timesteps, max(lengths, default=0))
-            self._begin(stage, {})
-            done = 0
-            while done < len(steps):
-                stage.append(steps[done])
-                first, count = stage.offset, 1
-                while done + count < len(steps) and stage.has_room():
-                    stage.append(steps[done + count])
-                    count += 1
-                for part in parts:
-                    part.put(stage, done, first, count)
-                if world is not None:
-                    for i in range(done, done + count):
-                        self._log_environment(stage, steps[i], world.at(i))
-                done += count
-            self._end(stage, checked)
+            try:
+                trajectory = Trajectories(stage, given, environment, timesteps)
+                stage.make_room()  # may have to wait for the disk, which may refuse: nothing is recorded yet
+                tell(stage)
+                self._begin(stage, checked)
+                accept(stage)
+            except BaseException as e:
+                withdraw(stage, e)
+                raise
+            try:
+                trajectory.write(stage)
+            except StorageError as e:
+                with contextlib.suppress(StorageError):
+                    self._end(stage, {})
+                e.args = (f"{e} {trajectory.told(stage)}",)
+                raise
+            self._end(stage, {})
 
     # -- episodes
 
@@ -304,18 +256,23 @@ class LogCalls:
         Raises
         ------
         MetadataError
-            If a field is none of these, or of another type than in the episodes before.
+            If a field is none of these, or of another type than in the episodes before. (Whole numbers may turn into floats.)
         """
         with self._lock:
             stage = self._ready()
             checked = self._fields.checked(seed, fields)
-            self._begin(stage, checked)
+            try:
+                self._begin(stage, checked)
+            except StorageError as e:
+                say_not_done(e)
+                raise
             return stage.clock.episode
 
-    def _begin(self, stage: Stage, fields: dict[str, Any]) -> None:
+    def _begin(self, stage: Stage, fields: Checked) -> None:
+        stage.flush_ended()
         if stage.clock.is_open:
             self._end(stage, {})
-        stage.begin_episode(fields)
+        stage.begin_episode(self._fields.keep(fields))
 
     def end_episode(self, **fields: Any) -> None:
         """End the open episode.
@@ -328,7 +285,7 @@ class LogCalls:
         Raises
         ------
         MetadataError
-            If a field is none of these, or of another type than in the episodes before.
+            If a field is none of these, or of another type than in the episodes before. (Whole numbers may turn into floats.)
         StateError
             If no episode is open.
         """
@@ -336,7 +293,7 @@ class LogCalls:
             stage = self._ready()
             if not stage.clock.is_open:
                 raise StateError("No episode is open. begin_episode() opens one; so does the first step that is logged.")
-            self._end(stage, self._fields.checked(None, fields))
+            self._end(stage, self._fields.keep(self._fields.checked(None, fields)))
 
     def _end(self, stage: Stage, fields: dict[str, Any]) -> None:
         stage.end_episode(fields)

@@ -45,11 +45,6 @@ class PendingSeries:
         series = self._series.get(variable.name)
         return -1 if series is None else series.last_time
 
-    def is_pending(self, variable: Variable) -> bool:
-        """Whether the newest row of a variable is not handed over yet."""
-        series = self._series.get(variable.name)
-        return series is not None and bool(series.time)
-
     def log(self, variable: Variable, time: int, values: Array) -> bool:
         """Add a row, and say whether it took the place of one of the same time.
 
@@ -60,19 +55,22 @@ class PendingSeries:
         """
         series = self._series.setdefault(variable.name, Series(variable))
         private = np.array(values, order="C")
-        again = bool(series.time) and time == series.last_time
+        again = time == series.last_time
         row = series.start + len(series.time) - (1 if again else 0)
         if self._journal.is_kept:
             told = {"series": variable.name, "row": row, "time": time, "dtype": private.dtype.str, "shape": private.shape}
             self._journal.append(told, private.reshape(-1).view(np.uint8) if private.size else b"")
-        if again:
+        if again and series.time:
             series.values[-1] = private
             return True
+        if again:  # the row is on its way to the disk, or there: it is handed over once more
+            series.start -= 1
+            series.again = True
         series.time.append(time)
         series.values.append(private)
         series.last_time = time
         self._bytes += private.nbytes
-        return False
+        return again
 
     def take(self) -> list[Block]:
         """Return what is pending; it is handed over."""

@@ -7,10 +7,31 @@ from typing import Final
 
 from simlab.record.writer import Writer
 from simlab.staging.windows import Window
+from simlab.storage.chunking import power_of_two_below
 from simlab.storage.journal import Journal
 
+MOST_ROWS: Final = 256
+FEWEST_ROWS: Final = 8
+WINDOW_BYTES: Final = 1 << 24
+"""What one window should hold; wide rows make it shorter."""
+LARGEST_WINDOW_BYTES: Final = 64 << 20
+"""What it may hold to have `FEWEST_ROWS`; rows that are wider still have it to themselves."""
 WINDOWS: Final = 3
 """One being filled, one on its way to the disk, one that waits, or was reopened for values that came late."""
+
+
+def fitting_rows(row_bytes: int) -> int:
+    """Return how many rows a window should hold whose rows take so many bytes.
+
+    Examples
+    --------
+    >>> fitting_rows(50_000), fitting_rows(10), fitting_rows(10_000_000)
+    (256, 256, 4)
+    """
+    rows = power_of_two_below(WINDOW_BYTES / max(1, row_bytes))
+    if rows < FEWEST_ROWS:
+        rows = min(FEWEST_ROWS, power_of_two_below(LARGEST_WINDOW_BYTES / max(1, row_bytes)))
+    return min(rows, MOST_ROWS)
 
 
 class WindowPool:

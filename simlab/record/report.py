@@ -27,7 +27,7 @@ class Report:
     dropped : int
         Values that could not be kept, because the disk refused them.
     seconds_logging : float
-        Time spent inside ``log_*`` calls, without waiting (estimated from every 64th call by agent).
+        Time spent inside ``log_*`` calls, without waiting (estimated from one in 64 calls by agent, drawn by lot).
     seconds_waiting : float
         Time the simulation had to wait for the disk or the encoder.
     seconds_open : float

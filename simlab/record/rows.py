@@ -3,31 +3,15 @@
 from __future__ import annotations
 
 import operator
+from array import array
 from bisect import bisect_right
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from simlab.errors import TimestepError
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
 LARGEST_STEP: Final = 2**31 - 1
-
-
-@dataclass(slots=True)
-class _Stretch:
-    """Consecutive rows whose steps are evenly spaced: a regular episode takes one, however long it is."""
-
-    row: int
-    step: int
-    stride: int
-    count: int
-
-    @property
-    def last(self) -> int:
-        return self.step + self.stride * (self.count - 1)
 
 
 def whole_step(timestep: object) -> int:
@@ -71,6 +55,8 @@ class RowClock:
         Whether an episode is open.
     first_row : int
         First row of that episode.
+    last_step : int
+        Its newest step, or -1.
     """
 
     def __init__(self) -> None:
@@ -80,7 +66,17 @@ class RowClock:
         self.first_row = 0
         self._base = 0
         self._last_time = -1
-        self._stretches: list[_Stretch] = []
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget the rows of an episode.
+
+        They are kept as stretches of evenly spaced steps: a regular episode takes one, however long it is, and one without any
+        regularity takes 6 bytes a row.
+        """
+        self.last_step = -1
+        self._steps, self._strides, self._starts = array("i"), array("i"), array("i")
+        self._count = 0
 
     def begin(self) -> None:
         """Open the next episode."""
@@ -88,16 +84,16 @@ class RowClock:
         self.is_open = True
         self.first_row = self.rows
         self._base = self._last_time + 1
-        self._stretches = []
+        self._forget()
 
     def end(self) -> None:
         """Close the open episode."""
         self.is_open = False
 
-    @property
-    def last_step(self) -> int:
-        """The newest step of the open episode, or -1."""
-        return self._stretches[-1].last if self._stretches else -1
+    def withdraw_episode(self) -> None:
+        """Take back an episode that was opened for a row that was taken back."""
+        self.episode -= 1
+        self.is_open = False
 
     def time_of(self, step: int) -> int:
         """Return the run clock of a step of the open episode; it never restarts."""
@@ -105,36 +101,46 @@ class RowClock:
 
     def find(self, step: int) -> int | None:
         """Return the row of a step of the open episode, or None."""
-        i = bisect_right(self._stretches, step, key=lambda s: s.step) - 1
+        if step > self.last_step:
+            return None
+        i = bisect_right(self._steps, step) - 1
         if i < 0:
             return None
-        stretch = self._stretches[i]
-        n, rest = divmod(step - stretch.step, stretch.stride)
-        return stretch.row + n if rest == 0 and n < stretch.count else None
+        n, rest = divmod(step - self._steps[i], self._strides[i])
+        n += self._starts[i]
+        end = self._starts[i + 1] if i + 1 < len(self._starts) else self.rows - self.first_row
+        return self.first_row + n if rest == 0 and n < end else None
 
     def append(self, step: int) -> int:
         """Make the row of a step that is newer than any of the episode, and return it."""
         row = self.rows
-        tail = self._stretches[-1] if self._stretches else None
-        if tail is not None and tail.count == 1:
-            tail.stride, tail.count = step - tail.step, 2
-        elif tail is not None and step == tail.last + tail.stride:
-            tail.count += 1
+        if self._count == 1:
+            self._strides[-1] = step - self.last_step
+            self._count = 2
+        elif self._count and step - self.last_step == self._strides[-1]:
+            self._count += 1
         else:
-            self._stretches.append(_Stretch(row, step, 1, 1))
-        self.rows += 1
-        self._last_time = self.time_of(step)
+            self._steps.append(step)
+            self._strides.append(1)
+            self._starts.append(row - self.first_row)
+            self._count = 1
+        self.last_step = step
+        self.rows = row + 1
+        self._last_time = self._base + step
         return row
 
     def withdraw(self) -> None:
         """Take the newest row back: what was to be its first value was refused."""
-        tail = self._stretches[-1]
-        tail.count -= 1
-        if tail.count == 0:
-            self._stretches.pop()
-        elif tail.count == 1:
-            tail.stride = 1
         self.rows -= 1
+        self._count -= 1
+        if self._count == 0:
+            self._steps.pop()
+            self._strides.pop()
+            start = self._starts.pop()
+            self._count = start - self._starts[-1] if self._starts else 0
+        elif self._count == 1:
+            self._strides[-1] = 1
+        self.last_step = self._steps[-1] + self._strides[-1] * (self._count - 1) if self._count else -1
         # Without a step the clock falls back to where the episode began.
         self._last_time = self.time_of(self.last_step)
 

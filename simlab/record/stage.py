@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 from simlab.errors import StorageError
-from simlab.metadata import to_json
-from simlab.record.agents import Agent, AgentRegistry
+from simlab.record.agents import AgentRegistry
 from simlab.record.book import SchemaBook
 from simlab.record.durability import Durability
+from simlab.record.open_episode import OpenEpisode
 from simlab.record.pending import PendingSeries
-from simlab.record.pool import WindowPool
+from simlab.record.pool import LARGEST_WINDOW_BYTES, MOST_ROWS, WindowPool, fitting_rows
 from simlab.record.report import Report
 from simlab.record.rows import RowClock, whole_step
 from simlab.record.writer import Writer
 from simlab.schema import Variable
-from simlab.schema.keeping import schema_to_json, variables_to_json
+from simlab.schema.keeping import schema_to_json
 from simlab.staging.committing import Committer
 from simlab.staging.jobs import Job
 from simlab.staging.lanes import Lanes
 from simlab.staging.records import Lane
 from simlab.staging.windows import Window
-from simlab.storage.chunking import power_of_two_below
 from simlab.storage.journal import Journal
 
-MOST_ROWS: Final = 256
-FEWEST_ROWS: Final = 8
-WINDOW_BYTES: Final = 1 << 24
-"""What one window should hold; wide rows make it shorter."""
-LARGEST_WINDOW_BYTES: Final = 64 << 20
-"""What it may hold to have `FEWEST_ROWS`; rows that are wider still have it to themselves."""
 NOWHERE: Final = float("nan")
 """Where no row is located: no timestep equals it."""
 
@@ -57,6 +50,14 @@ class Stage:
         Ids of the agents that logged together last.
     series : PendingSeries
         Rows of variables with a time axis of their own.
+    fresh, opened : bool
+        Whether the call that is under way made the located row, and opened the episode with it.
+    grown_at : int
+        Rows of the run when a variable came last. Lanes know all variables, and are not made while more come with every row.
+    undo : list of callable
+        What takes back the variables and agents that came with that call; see `simlab.record.acceptance`.
+    news : list of dict
+        What the journal is to be told of them before any value is recorded.
     """
 
     def __init__(
@@ -76,7 +77,6 @@ class Stage:
         self.journal = journal
         self.committer = committer
         self._rule = rule
-        book.on_new = self._tell_variables
         self._pool = WindowPool(journal)
         self.writer = Writer(path, committer, self._pool.give_back, beat, rule, journal)
         self.span: int | None = None
@@ -85,13 +85,16 @@ class Stage:
         self.series = PendingSeries(journal)
         self.environment_last_row = -1
         self.last_ids: list[Any] | None = None
-        self._ended: list[tuple[int, dict[str, Any]]] = []
-        self._open_fields: dict[str, Any] = {}
+        self.episodes = OpenEpisode(journal)
         self._told_schema = book.schema
         self._owed: list[Job] = []
         self.window = self.newest
         self.step: float = NOWHERE
         self.offset, self.behind, self.fresh = 0, False, False
+        self.opened = False
+        self.grown_at = -MOST_ROWS
+        self.undo: list[Callable[[], None]] = []
+        self.news: list[dict[str, Any]] = []
 
     # -- rows
 
@@ -104,11 +107,13 @@ class Stage:
             If it is no timestep, or would fall between rows that are there.
         """
         step = whole_step(timestep)
-        if not self.clock.is_open:
-            self.begin_episode({})
-        self.fresh = step > self.clock.last_step
-        if self.fresh:
+        opens = not self.clock.is_open
+        if opens or step > self.clock.last_step:
+            self.make_room()  # may have to wait for the disk, which may refuse: nothing is changed before
+            if opens:
+                self._open_episode({})
             self.append(step)
+            self.fresh, self.opened = True, opens
         else:
             row = self.clock.must_find(step)
             self.window = self.newest if row >= self.newest.first else self._reopen(row)
@@ -130,17 +135,15 @@ class Stage:
             self.journal.sync()
         self.behind = False
 
-    def withdraw(self) -> None:
-        """Take the located row back if this call made it: its values were refused."""
-        if self.fresh:
-            self.clock.withdraw()
-            self.newest.set_count(self.newest.count - 1)
-            self.step, self.fresh = NOWHERE, False
-
     def make_room(self) -> None:
         """Send the window off if it is full."""
         window = self.newest
-        if self.span is None and window.count and not window.count & (window.count - 1) and window.count >= self._fitting_rows():
+        if (
+            self.span is None
+            and window.count
+            and not window.count & (window.count - 1)
+            and window.count >= fitting_rows(self.newest.row_bytes())
+        ):
             self.span = window.count
         if window.count == self._limit() or self._is_large():
             self.rotate()
@@ -192,23 +195,15 @@ class Stage:
         """Return how many rows a window holds, deciding it if need be."""
         if self.span is None:
             needed = 1 << max(0, self.newest.count - 1).bit_length()
-            self.span = max(needed, self._fitting_rows())
+            self.span = max(needed, fitting_rows(self.newest.row_bytes()))
         return self.span
-
-    def _fitting_rows(self) -> int:
-        """Return how many rows of the agents seen so far a window should hold."""
-        row_bytes = max(1, self.newest.row_bytes())
-        rows = power_of_two_below(WINDOW_BYTES / row_bytes)
-        if rows < FEWEST_ROWS:
-            rows = min(FEWEST_ROWS, power_of_two_below(LARGEST_WINDOW_BYTES / row_bytes))
-        return min(rows, MOST_ROWS)
 
     # -- agents
 
     def lane(self, agent_id: Any) -> Lane | None:
-        """Return the lane of a known agent in the located window, or None if the agent is new."""
+        """Return the lane of a known agent in the located window, or None if the agent or a variable is new."""
         agent = self.agents.get(agent_id)
-        if agent is None:
+        if agent is None or self.clock.rows - self.grown_at < 2:
             return None
         variables = self.book.variables(agent.population)
         lanes = self.window.population(agent.population)
@@ -216,20 +211,10 @@ class Stage:
         self.window.by_id[agent_id] = lane
         return lane
 
-    def join(self, agent_id: Any, population: str) -> Agent:
-        """Make a new agent of a population."""
-        agent = self.agents.add(agent_id, population)
-        self.book.remember(agent.id, population)
-        self.journal.append({"agent": self.agents.newest_unwritten})
-        return agent
-
-    def _tell_variables(self, population: str | None, variables: Iterable[Variable]) -> None:
-        self.journal.append({"variables": variables_to_json(variables), "population": population})
-
-    def environment_lane(self) -> Lane:
-        """Return the lane of the environment's numbers in the located window."""
+    def environment_lane(self) -> Lane | None:
+        """Return the lane of the environment's numbers in the located window, or None if a variable is new."""
         lane = self.window.environment_lane
-        if lane is None:
+        if lane is None and self.clock.rows - self.grown_at >= 2:
             lane = self.window.environment_lane = self._fresh_lane(self.window.environment, 0, self.book.numbers)
         return lane
 
@@ -261,38 +246,32 @@ class Stage:
 
     def begin_episode(self, fields: dict[str, Any]) -> None:
         """Open the next episode."""
+        self.journal.append(self.episodes.begun(self.clock.episode + 1, fields))
+        self._open_episode(fields)
+        self.news.clear()
+        self.step = NOWHERE
+
+    def _open_episode(self, fields: dict[str, Any]) -> None:
         self.clock.begin()
         self.report.episodes += 1
-        self.step = NOWHERE
-        self._open_fields = fields
-        self._tell_open_episode()
-
-    def _tell_open_episode(self) -> None:
-        if self.clock.is_open:
-            self.journal.append({"begin": self.clock.episode, "fields": to_json(self._open_fields, "the episode")})
+        self.news.append(self.episodes.begun(self.clock.episode, fields))
 
     def _cut(self) -> int:
         """Begin a new segment of the journal's log: what the old one tells goes into the file, but for what is told again here."""
         segment = self.journal.cut()
-        for episode, told in self._ended:
-            self._tell_end(episode, told)
-        self._tell_open_episode()
+        self.episodes.tell_again(self.clock.episode if self.clock.is_open else None)
         return segment
-
-    def _tell_end(self, episode: int, told: dict[str, Any]) -> None:
-        self.journal.append({"end": episode, "fields": to_json(told, "the episode")})
 
     def end_episode(self, fields: dict[str, Any]) -> None:
         """Close the open episode."""
         self.close_late()
-        length = self.clock.rows - self.clock.first_row
-        told = {"start": self.clock.first_row, "length": length} | self._open_fields | fields
-        self._tell_end(self.clock.episode, told)
+        self.episodes.end(self.clock.episode, self.clock.first_row, self.clock.rows - self.clock.first_row, fields)
         self.clock.end()
         self.step = NOWHERE
-        self._open_fields = {}
-        self._ended.append((self.clock.episode, told))
-        if len(self._ended) >= MOST_ROWS:  # of length 0, or nearly: they fill no window
+
+    def flush_ended(self) -> None:
+        """Write the episodes that ended if they are many: of length 0, or nearly, they fill no window."""
+        if len(self.episodes.ended) >= MOST_ROWS:
             self.flush()
 
     def attach(self, name: str, value: Any) -> None:
@@ -305,7 +284,7 @@ class Stage:
             self.writer.drain()
         except StorageError:
             if self.writer.withdraw(job):
-                self._owe(job)
+                self._owed.append(job)  # what it had with it goes with the next job; its rows are still here
             if job.attachments:  # else it is there, and only the commit that followed was refused
                 raise
 
@@ -336,17 +315,13 @@ class Stage:
         else:
             job.rows = window.first + window.count
             job.blocks = self.series.take()
-            job.ended, self._ended = self._ended, []
+            job.ended = self.episodes.take()
             job.segment = self._cut()
             owed, self._owed = self._owed, []
             for name in ("agents", "blocks", "ended"):
                 setattr(job, name, [part for other in owed for part in getattr(other, name)] + getattr(job, name))
             job.schema = job.schema or next((other.schema for other in owed if other.schema), None)
         return job
-
-    def _owe(self, job: Job) -> None:
-        """Remember what a job that was taken back had with it; it goes with the next one, and its rows are still here."""
-        self._owed.append(job)
 
     def _remember_last_rows(self, window: Window) -> None:
         row = window.environment.last_rows(window.count)[:1]
@@ -372,5 +347,5 @@ class Stage:
             self.writer.drain()
         except StorageError:
             if self.writer.withdraw(job):
-                self._owe(job)
+                self._owed.append(job)  # what it had with it goes with the next job; its rows are still here
             raise

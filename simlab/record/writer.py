@@ -82,13 +82,7 @@ class Writer:
     # -- the simulation's side
 
     def submit(self, job: Job) -> None:
-        """Hand over a job; waits while too much is queued.
-
-        Raises
-        ------
-        StorageError
-            What went wrong since the last call, once.
-        """
+        """Hand over a job; waits while too much is queued. What went wrong since is told to the next call, before it does anything."""
         began = time.perf_counter()
         with self._change:
             self._jobs.append(job)
@@ -97,7 +91,6 @@ class Writer:
             while self._cost > LONGEST_QUEUE_BYTES and len(self._jobs) > 1 and not self._stuck:
                 self._change.wait()
         self.seconds_waited += time.perf_counter() - began
-        self.raise_failure()
 
     def drain(self) -> None:
         """Wait until every job is written; a job that failed is tried once more.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from simlab.conventions import AGENT_MODALITIES, ENVIRONMENT, FLAT_NAMES, GROUP_AGENTS, RESERVED_NAMES
 from simlab.errors import SchemaError, did_you_mean
-from simlab.schema.clashes import check_clashes
+from simlab.schema.clashes import Places, check_clashes
 from simlab.schema.declarations import Declared, variables_of
 from simlab.schema.names import disk_name
 from simlab.schema.variable import Variable
@@ -133,14 +133,29 @@ class Schema:
         more = Schema.__new__(Schema)
         more.extensible, more.agents = self.extensible, self.agents
         more.environment, more._populations = self.environment, dict(self._populations)
+        # What is taken goes along with the newest schema, so that one more variable costs the same however many there are.
+        places = self.__dict__.pop("_places", None) or Places(self._populations, self.environment)
+        variables = tuple(variables)
         if population is None:
             more.environment = (*self.environment, *variables)
         else:
             if population not in more._populations and population != MAIN:
                 more._add_population(population, Schema())
             more._populations[population] = (*more._populations.get(population, ()), *variables)
-        check_clashes(more._populations, more.environment)
+        places.add(variables, population)
+        more.__dict__["_places"] = places
         return more
+
+    def cut(self, population: str | None, at: int) -> Schema:
+        """Return the schema with only the first variables of one population or, with None, of the environment."""
+        less = Schema.__new__(Schema)
+        less.extensible, less.agents = self.extensible, self.agents
+        less.environment, less._populations = self.environment, dict(self._populations)
+        if population is None:
+            less.environment = less.environment[:at]
+        else:
+            less._populations[population] = less._populations[population][:at]
+        return less
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Schema):

@@ -163,8 +163,8 @@ class Committer:
             self._by_disk.discard(episode)
             self._ended = max(self._ended, episode)
         for block in job.blocks:
-            self.tally.values += len(block.values)
-            self.tally.bytes_raw += block.values.nbytes
+            self.tally.values += len(block.values) - block.again
+            self.tally.bytes_raw += block.values[int(block.again) :].nbytes
         if job.window is None or job.release:
             self._returns.keep({episode: sums for episode, sums in added.items() if episode > self._ended})
             self.tally.add(tally)

@@ -10,9 +10,8 @@ import numpy as np
 
 from simlab.errors import SimlabError
 from simlab.metadata import from_json
-from simlab.schema import Schema
+from simlab.schema import Schema, Variable
 from simlab.schema.keeping import variables_from_json
-from simlab.schema.schema import MAIN
 from simlab.staging.jobs import Block
 from simlab.staging.lanes import Lanes
 from simlab.staging.windows import CLOCK, SEQUENCE, Window, window_arrays
@@ -155,11 +154,7 @@ def _take(found: Found, event: dict[str, Any], data: bytes) -> None:
         population, place, label, key = event["agent"]
         found.agents.append((population, place, label, key))
     elif "variables" in event:
-        population = event["population"]
-        known = _names(found.schema, population)
-        new = [v for v in variables_from_json(event["variables"]) if v.name not in known]
-        if new:
-            found.schema = found.schema.extended(new, population)
+        _grow(found, event["population"], event["at"], variables_from_json(event["variables"]))
     elif "series" in event:
         values = np.frombuffer(data, np.dtype(event["dtype"])).reshape(event["shape"])
         found.series.setdefault(event["series"], {})[event["row"]] = (event["time"], values)
@@ -169,10 +164,13 @@ def _take(found: Found, event: dict[str, Any], data: bytes) -> None:
         found.ended[event["end"]] = _fields(event["fields"])
 
 
-def _names(schema: Schema, population: str | None) -> set[str]:
-    if population is None:
-        return {v.name for v in schema.environment}
-    return {v.name for v in schema.variables(population)} if population in (*schema.population_names, MAIN) else set()
+def _grow(found: Found, population: str | None, at: int, new: list[Variable]) -> None:
+    """Add variables at their places. What was told there before and is another one belongs to a call that was refused in the end."""
+    schema = found.schema
+    known = schema.environment if population is None else schema.variables(population)
+    if list(known[at : at + len(new)]) == new:
+        return
+    found.schema = (schema.cut(population, at) if len(known) > at else schema).extended(new, population)
 
 
 def _fields(text: str) -> dict[str, Any]:

@@ -22,12 +22,14 @@ class Block:
     first: int
     time: Array
     values: Array
+    again: bool = False
+    """Whether the first row replaces one that was handed over before."""
 
 
 class Series:
     """Rows of an environment variable with a time axis of its own that are not handed over yet."""
 
-    __slots__ = ("last_time", "rows", "start", "time", "values", "variable")
+    __slots__ = ("again", "last_time", "rows", "start", "time", "values", "variable")
 
     def __init__(self, variable: Variable) -> None:
         self.variable = variable
@@ -35,14 +37,15 @@ class Series:
         self.time: list[int] = []
         self.values: list[Array] = []
         self.last_time = -1
+        self.again = False
 
     def take(self) -> Block | None:
         """Return the pending rows as one block."""
         if not self.time:
             return None
-        block = Block(self.variable, self.start, np.array(self.time, np.int64), np.stack(self.values))
+        block = Block(self.variable, self.start, np.array(self.time, np.int64), np.stack(self.values), self.again)
         self.start += len(self.time)
-        self.time, self.values = [], []
+        self.time, self.values, self.again = [], [], False
         return block
 
 

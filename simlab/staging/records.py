@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from operator import itemgetter
 from typing import Any, Final
@@ -77,7 +78,7 @@ class Layout:
         end = 0
         for i in order:
             self.offsets[i] = end
-            end += dtypes[i].itemsize * int(np.prod(variables[i].shape, dtype=np.int64))
+            end += dtypes[i].itemsize * math.prod(variables[i].shape)
         self.size = -(-end // 8) * 8
         self.packed = end
         self.kinds = [(v.dtype, v.shape, None if v.shape else v.dtype.type) for v in (variables[i] for i in order)]

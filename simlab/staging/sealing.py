@@ -157,7 +157,7 @@ def chunks_of_lanes(grid: Grid, lanes: Lanes, window: Window, tally: Tally) -> I
     for logged in grid.fields:
         bits = _field_bits(lanes, logged, order, count)
         mask = None if (everywhere >> logged.first) & ((1 << logged.bits) - 1) else bits != 0
-        yield from _chunks(grid, logged.column, agents, bits, mask, window, tally)
+        yield from _chunks(grid, lanes, logged.column, agents, bits, mask, window, tally)
     for index in list(lanes.cells):
         values = lanes.cells[index][:n, :count]
         mask = None if (everywhere >> index) & 1 else lanes.mask(index, slice(0, count))
@@ -166,7 +166,7 @@ def chunks_of_lanes(grid: Grid, lanes: Lanes, window: Window, tally: Tally) -> I
         logged_cells = n * count if mask is None else int(np.count_nonzero(mask))
         tally.values += logged_cells
         tally.bytes_raw += logged_cells * values[0, 0].nbytes
-        yield from _chunks(grid, grid.columns[index], agents, values, mask, window, tally)
+        yield from _chunks(grid, lanes, grid.columns[index], agents, values, mask, window, tally)
 
 
 def _is_sorted(order: Array) -> bool:
@@ -187,7 +187,9 @@ def _field_bits(lanes: Lanes, logged: LoggedField, order: Array, count: int) -> 
     return out.astype(dtype)
 
 
-def _chunks(grid: Grid, column: Column, agents: Array, values: Array, mask: Array | None, window: Window, tally: Tally) -> Iterator[Chunk]:
+def _chunks(
+    grid: Grid, lanes: Lanes, column: Column, agents: Array, values: Array, mask: Array | None, window: Window, tally: Tally
+) -> Iterator[Chunk]:
     """Cut the values of sorted agents into chunks; mask None stands for everywhere."""
     count = values.shape[1]
     per_chunk = column.agents or 1
@@ -215,8 +217,15 @@ def _chunks(grid: Grid, column: Column, agents: Array, values: Array, mask: Arra
             chunk = Chunk(column, offset, part, where, places, replaces=window.flushed or row > 0, row=row)
             if window.late or row:
                 chunk.before = _before(column, offset)
-            if window.late and any(column is f.column for f in grid.fields):
-                _merge_bits(chunk, tally)
+            logged = next((f for f in grid.fields if f.column is column), None) if window.late else None
+            if logged is not None:
+                # What a try that failed halfway wrote was not there before.
+                chunk.before = window.bits_before.setdefault((column.path, offset), chunk.before)
+                twice = _merge_bits(chunk, tally)
+                for bit, cells in ((i, lanes.cells[logged.first + i]) for i in range(logged.bits) if logged.first + i in lanes.cells):
+                    again = int(np.count_nonzero(twice & twice.dtype.type(1 << bit)))
+                    tally.values -= again
+                    tally.bytes_raw -= again * cells[0, 0].nbytes
             yield chunk
 
 
@@ -225,8 +234,8 @@ def _before(column: Column, offset: tuple[int, ...]) -> Array:
     return np.asarray(column.dataset[tuple(slice(o, o + n) for o, n in zip(offset, lengths, strict=True))])
 
 
-def _merge_bits(chunk: Chunk, tally: Tally) -> None:
-    """Add the bits that are there to the new ones, and count the values that are written twice."""
+def _merge_bits(chunk: Chunk, tally: Tally) -> Array:
+    """Add the bits that are there to the new ones, and count and return those that are written twice."""
     before = chunk.before
     assert before is not None
     rows = slice(chunk.row, chunk.row + chunk.values.shape[-1])
@@ -234,5 +243,7 @@ def _merge_bits(chunk: Chunk, tally: Tally) -> None:
     inside = before[chunk.places, rows] if len(chunk.offset) == 2 else before[rows]
     there[tuple(slice(0, n) for n in inside.shape)] = inside
     tally.late += int(np.bitwise_count(chunk.values).sum())
-    tally.overwritten += int(np.bitwise_count(there & chunk.values).sum())
+    twice = there & chunk.values
+    tally.overwritten += int(np.bitwise_count(twice).sum())
     chunk.values = there | chunk.values
+    return twice

@@ -51,6 +51,8 @@ class Window:
         Whether the rows are on disk already, so that these values are to be merged with those there.
     flushed : bool
         Whether some of these rows may be on disk already.
+    bits_before : dict
+        Of late values: the logged bits that the file held before their first try, by variable and chunk.
 
     Parameters
     ----------
@@ -69,6 +71,7 @@ class Window:
         self._extent = Extent()
         self.first = 0
         self.late = self.flushed = False
+        self.bits_before: dict[tuple[str, tuple[int, ...]], Any] = {}
         name = f"{number}-{CLOCK}"
         memory = journal.allocate(name, {"window": number, "capacity": capacity}, HEAD_BYTES + 16 * capacity)
         _, self.time, self.step, self.episode = window_arrays(memory, capacity)
@@ -95,6 +98,7 @@ class Window:
         window.capacity, window.number = head["capacity"], head["window"]
         numbers, window.time, window.step, window.episode = window_arrays(data, window.capacity)
         window.first, window.late, window.flushed = int(numbers[FIRST]), bool(numbers[LATE]), True
+        window.bits_before = {}
         window._extent = Extent()
         window._extent.count = int(numbers[COUNT])
         window._head = memoryview(bytearray(HEAD_BYTES)).cast("q")  # its own: nothing is written into the journal
@@ -107,6 +111,7 @@ class Window:
         """Start over at another row; windows are in the order of their sequence, from 1."""
         self.retire()
         self.first, self.late, self.flushed = first, late, late
+        self.bits_before.clear()
         self._extent.count = 0
         for lanes in self._all_lanes():
             lanes.reset()

@@ -71,7 +71,7 @@ class EpisodeTable:
                     self._add(name, value)
             elif isinstance(value, (float, np.floating)) and self.file.dataset(self._columns[name]).dtype.kind in "iu":
                 with self.file.structure():
-                    self._widen(self._columns[name])
+                    self._widen(self._columns[name])  # the caller saw that no number changes by it
 
     def write(self, episode: int, fields: Mapping[str, Any]) -> None:
         """Write the row of one episode.
@@ -131,7 +131,12 @@ class EpisodeTable:
     def _widen(self, path: str) -> None:
         """Turn a column of whole numbers into one of fractions; the file keeps its order of columns but for this one."""
         old = self.file.dataset(path)
-        values, attributes = old[...], {name: old.attrs[name] for name in ("long_name", ATTR_ORIGINAL_NAME) if name in old.attrs}
+        field, bit = divmod(self._given.index(path.rsplit("/", 1)[-1]), _BITS)
+        given = self.file.dataset(self._logged[field])[: old.shape[0]] & np.uint64(1 << bit) != 0
+        values, attributes = (
+            np.where(given, old[...], np.nan),
+            {name: old.attrs[name] for name in ("long_name", ATTR_ORIGINAL_NAME) if name in old.attrs},
+        )
         self.file.forget(path)
         name = path.rsplit("/", 1)[-1]
         del self.file.group(self.group)[name]

@@ -15,7 +15,8 @@ import numpy as np
 from simlab.conventions import AGENT, EPISODE, TIME
 from simlab.storage.contents import GridContents, Member, PopulationContents, RunContents, read_stored
 from simlab.storage.dtypes import Array
-from simlab.storage.opening import OpenFile, RunSource
+from simlab.storage.handles import OpenFile
+from simlab.storage.opening import RunSource
 from simlab.storage.reading import StoredVariable
 from simlab.storage.selection import Selector
 

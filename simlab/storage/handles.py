@@ -1,0 +1,154 @@
+"""HDF5 handles for reading: of a file that was closed, that its writer left when it died, or that is being written.
+
+How the last two are opened is known on a higher floor (their rows may be in a journal), which says so here.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import h5py
+
+from simlab.conventions import ATTR_FORMAT, FORMAT_VERSION
+from simlab.errors import FormatError, RunInUseError, StorageError
+from simlab.storage.diagnose import explain
+from simlab.storage.lock import owner_of, sidecar
+from simlab.storage.writable import being_recorded
+
+_FORMAT_MAJOR = int(FORMAT_VERSION.split(".")[0])
+
+
+@dataclass(slots=True, eq=False)
+class OpenFile:
+    """An HDF5 handle with what was learned through it.
+
+    Attributes
+    ----------
+    file : h5py.File
+        The handle.
+    live : bool
+        Whether the file goes on growing; the handle shows it as it was when it was opened.
+    tail : object
+        Of a live file: rows that are staged and not in the file yet.
+    """
+
+    file: h5py.File
+    live: bool
+    tail: Any = None
+    holders: int = 0
+    datasets: dict[str, h5py.Dataset] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    scales: dict[int, str] = field(default_factory=dict)
+
+
+class Shows(Protocol):
+    """Who opens a run that was not finished."""
+
+    def dead(self, path: Path, folder: Path) -> h5py.File:
+        """Return the run of a writer that died, as it would be."""
+
+    def live(self, path: Path, folder: Path) -> tuple[h5py.File, Any]:
+        """Return the run of a writer that lives as it is now, and the rows that are staged."""
+
+    def file(self, path: Path) -> h5py.File:
+        """Return the file of a writer that lives as it is now."""
+
+
+_shows: list[Shows] = []
+
+
+def show_unfinished_with(shows: Shows) -> None:
+    """Set who opens runs that were not finished; it stands on a higher floor."""
+    _shows[:] = [shows]
+
+
+def reopened(path: str) -> h5py.File:
+    """Return another handle of the file of a writer that lives."""
+    return _shows[0].file(Path(path))
+
+
+def is_live(path: str) -> bool:
+    """Whether somebody, perhaps this process, writes the file."""
+    if os.path.realpath(path) in being_recorded:
+        return True
+    folder = sidecar(path)
+    owner = owner_of(folder) if folder.is_dir() else None
+    return owner is not None and owner.lives
+
+
+def open_for_reading(path: str) -> OpenFile:
+    """Open a run file and check that it is one that this version reads."""
+    folder, tail, live = sidecar(path), None, is_live(path)
+    if live and _shows:
+        file, tail = _shows[0].live(Path(path), folder)
+    elif folder.is_dir() and owner_of(folder) is not None:
+        file = _open_unfinished(path, folder)
+    else:
+        file = _open_closed(path, folder)
+    try:
+        _check_format(file, path)
+    except BaseException:
+        file.close()
+        raise
+    return OpenFile(file, live, tail)
+
+
+def _open_closed(path: str, folder: Path) -> h5py.File:
+    """Open a file that nobody says he writes."""
+    try:
+        file = h5py.File(path, "r")
+    except (OSError, RuntimeError) as error:
+        if isinstance(error, BlockingIOError) or "unable to lock file" in str(error):
+            raise RunInUseError(
+                f"{path!r} is being written by another program, and HDF5 lets nobody else in. Wait until it is closed, then open it again."
+            ) from error
+        if "open for write" in str(error):
+            return _open_unfinished(path, folder)
+        raise FormatError(explain(path) or f"{path!r} does not open as HDF5: {error}") from error
+    if file.mode != "r":
+        file.close()
+        raise RunInUseError(f"{path!r} is being written by this process. Close it first.")
+    return file
+
+
+def _open_unfinished(path: str, folder: Path) -> h5py.File:
+    if not _shows:
+        raise StorageError(
+            f"{path!r} was not closed: its writer ended without finalize(). Mend it with simlab.repair({path!r}), or from a shell: "
+            f"simlab repair {path}"
+        )
+    return _shows[0].dead(Path(path), folder)
+
+
+def _check_format(file: h5py.File, path: str) -> None:
+    version: Any = file.attrs.get(ATTR_FORMAT)
+    if isinstance(version, bytes):
+        version = version.decode("utf-8", "replace")
+    if version is None:
+        raise FormatError(f"{path!r} is an HDF5 file, but no run of simlab: it has no {ATTR_FORMAT!r} attribute. {_inventory(file)}")
+    major = str(version).split(".")[0]
+    if not major.isdigit():
+        raise FormatError(f"{path!r} says {ATTR_FORMAT} = {version!r}, which is no version. This simlab reads format {FORMAT_VERSION}.")
+    if int(major) > _FORMAT_MAJOR:
+        raise FormatError(
+            f"{path!r} has format {version}; this simlab reads format {FORMAT_VERSION}. "
+            "Update simlab to open it: python -m pip install --upgrade simlab"
+        )
+
+
+def _inventory(file: h5py.File) -> str:
+    """Say what a foreign file holds and how to open it."""
+    parts = []
+    for name in list(file)[:8]:
+        found = file[name] if file.get(name, getclass=True, getlink=True) is h5py.HardLink else None
+        if isinstance(found, h5py.Group):
+            parts.append(f"{name}/ ({len(found)} entries)")
+        else:
+            parts.append(f"{name} {found.shape}" if isinstance(found, h5py.Dataset) else f"{name} (a link)" if found is None else name)
+    held = ", ".join(parts) + (f" and {len(file) - 8} more" if len(file) > 8 else "")
+    if not held:
+        return "It is empty: it holds no groups and no arrays."
+    return f"It holds {held}. Look at it with `simlab info`, and open it with xarray.open_datatree or h5py.File."
