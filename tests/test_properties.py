@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import simlab
 from simlab.errors import SimlabError
+from simlab.record import pool as pool_room
 from simlab.record import stage as stage_room
 
 VARIABLES: dict[str, tuple[str, tuple[int, ...]]] = {
@@ -180,6 +181,7 @@ def test_what_goes_in_comes_out(rows: int, operations: list[Any], repeat: int) -
     """Small windows, so that rotations, late values and partial flushes happen within a few rows."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(stage_room, "MOST_ROWS", rows)
+        patch.setattr(pool_room, "MOST_ROWS", rows)
         path = Path(folder) / "run.h5"
         model = Model()
         with simlab.HDF5Logger(path, schema()) as log:
@@ -256,6 +258,7 @@ def test_agents_out_of_step(tmp_path: Path, lag: int) -> None:
     model = Model()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stage_room, "MOST_ROWS", 8)
+        patch.setattr(pool_room, "MOST_ROWS", 8)
         with simlab.HDF5Logger(tmp_path / "run.h5", schema()) as log:
             for t in range(100):
                 for who, behind in (("a", 0), ("b", lag), ("ç", 2 * lag)):

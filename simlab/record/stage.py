@@ -138,14 +138,10 @@ class Stage:
     def make_room(self) -> None:
         """Send the window off if it is full."""
         window = self.newest
-        if (
-            self.span is None
-            and window.count
-            and not window.count & (window.count - 1)
-            and window.count >= fitting_rows(self.newest.row_bytes())
-        ):
-            self.span = window.count
-        if window.count == self._limit() or self._is_large():
+        count = window.count
+        if self.span is None and count and not count & (count - 1) and count >= fitting_rows(window.row_bytes()):
+            self.span = count
+        if count == self._limit() or self._is_large():
             self.rotate()
 
     def has_room(self) -> bool:
