@@ -22,6 +22,8 @@ ATTR_ENVIRONMENT_TYPE: Final = "environment_type"
 ATTR_STEP_DURATION: Final = "step_duration"
 ATTR_SCHEMA: Final = "simlab_schema"
 """The schema of the run as JSON."""
+ATTR_RESUMED: Final = "resumed"
+"""Where another writer went on with the run: a JSON list, one entry for each."""
 ATTR_JSON_ATTRIBUTES: Final = "json_attributes"
 """Names of the attributes whose text is JSON: lists, booleans, None, dates (a JSON list of names)."""
 

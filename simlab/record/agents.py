@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from simlab.errors import AgentError
-from simlab.metadata import to_json
+from simlab.metadata import from_json, to_json
 
 NEVER = -1
 
@@ -107,6 +107,13 @@ class AgentRegistry:
         self._unwritten.append((population, agent.index, label, key))
         return agent
 
+    def restore(self, label: str, key: str, population: str) -> Agent:
+        """Add an agent that is in the file, by its label and JSON key; agents are restored in the order of their places."""
+        given = from_json(key) if key else label
+        agent = self.add(_as_tuples(given), population)
+        self._unwritten.pop()
+        return agent
+
     def take_back(self, agent: Agent) -> None:
         """Forget the agent that was added last: the call it appeared with was refused."""
         del self._agents[agent.id]
@@ -150,6 +157,10 @@ class AgentRegistry:
         """Return population, place, label and JSON key of the agents that appeared since the last call."""
         unwritten, self._unwritten = self._unwritten, []
         return unwritten
+
+
+def _as_tuples(value: Any) -> Any:
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 def _listed(agent_id: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -43,6 +43,11 @@ class EpisodeFields:
         self._kinds: dict[str, str] = {}
         self._large: dict[str, int] = {}
         """The first whole number of a field that a float may not hold."""
+
+    def restore(self, kinds: Mapping[str, str], attachments: Iterable[str]) -> None:
+        """Go on with the fields and attachments that a file has."""
+        self._kinds = dict(kinds)
+        self.attachments = set(attachments)
 
     def checked(self, seed: object, fields: Mapping[str, Any]) -> Checked:
         """Return fields as the file keeps them: int64, float64, bool or str; None is left out.

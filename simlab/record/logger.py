@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import _thread
-import atexit
-import gc
 import os
-import sys
 import warnings
 import weakref
 from collections.abc import Mapping
@@ -14,16 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import TracebackType
-from typing import Any, Final, Literal, Self
+from typing import Any, Literal, Self
 
 from simlab import __version__
 from simlab.conventions import ATTR_SCHEMA
-from simlab.errors import MetadataError, SimlabError, StorageError
+from simlab.errors import MetadataError, StorageError
 from simlab.metadata.encoding import is_utf8
 from simlab.record.book import SchemaBook
 from simlab.record.durability import Durability
+from simlab.record.leaving import finalize_elsewhere, open_loggers
 from simlab.record.log_calls import LogCalls
 from simlab.record.report import Report
+from simlab.record.resuming import checked_resume, continue_simulation, restore, settle, settle_schema
 from simlab.record.run_attributes import run_attributes
 from simlab.record.stage import Stage
 from simlab.schema import Schema
@@ -35,8 +33,6 @@ from simlab.storage.attachments import check_attachment
 from simlab.storage.codec import resolve_compression
 from simlab.storage.opening import absolute_path
 from simlab.storage.runfile import RunFile, check_simulation_name
-
-_open_loggers: weakref.WeakSet[HDF5Logger] = weakref.WeakSet()
 
 
 class HDF5Logger(LogCalls):
@@ -75,6 +71,10 @@ class HDF5Logger(LogCalls):
         With "fsync": do so after so many steps too.
     journal_dir : path-like, optional
         A folder for the journal, where the run lies on a network; whoever opens an unfinished run needs it too.
+    resume : bool or int, optional
+        With ``mode="a"``: go on with the simulation, or with the last one of the file, at its next step; the episode that was open stays
+        open. A number goes on after that step of the newest episode and cuts later rows off: the checkpoint is older than the file. Where
+        the run goes on is recorded as ``resumed``. If there is no such simulation yet, it is begun.
 
     Attributes
     ----------
@@ -124,33 +124,45 @@ class HDF5Logger(LogCalls):
         fsync_seconds: float = 1.0,
         fsync_steps: int | None = None,
         journal_dir: str | os.PathLike[str] | None = None,
+        resume: bool | int = False,
     ) -> None:
         super().__init__()
         self._stage: Stage | None = None
         self.path = Path(absolute_path(path))
         self._report = Report()
         self._began = perf_counter()
-        book = self._book = SchemaBook(as_schema(schema))
+        given = as_schema(schema)
         default = resolve_compression(compression, "HDF5Logger")
-        for variable in (*(v for p in book.schema.population_names for v in book.variables(p)), *book.schema.environment):
+        for variable in (*(v for p in given.population_names for v in given.variables(p)), *given.environment):
             if variable.compression != "inherit":
                 resolve_compression(variable.compression, f"Variable {variable.name!r}")
         attributes = run_attributes(seed, config, environment_type, step_duration, metadata)
-        attributes[ATTR_SCHEMA] = schema_to_json(book.schema)
+        attributes[ATTR_SCHEMA] = schema_to_json(given)
         check_simulation_name(simulation)  # before a file that is there is replaced
         rule = Durability.checked(durability, fsync_seconds, fsync_steps, journal_dir)
+        after = checked_resume(resume, mode)
+        repair = settle(self.path, finish=after is False) if mode == "a" else None
         self._file = RunFile(self.path, mode, __version__, sync=rule.sync)
         try:
-            self.simulation, self._store = self._file.add_simulation(simulation, attributes, default)
+            left = None
+            if after is not False:
+                found = continue_simulation(self._file, simulation, after, attributes, default)
+                if found is not None:
+                    self.simulation, self._store, left = found
+            if left is None:
+                self.simulation, self._store = self._file.add_simulation(simulation, attributes, default)
+            book = self._book = SchemaBook(given if left is None else settle_schema(given, left))
             self._journal = rule.open_journal(self._file.lock, self.simulation)
             self._encoders = Encoders()
             counters = weakref.WeakMethod(self._counters)
             committer = Committer(self._store, self._encoders, self._journal, lambda: method() if (method := counters()) else {})
             self._stage = Stage(self.path, book, self._report, self._journal, committer, self._file.lock.beat, rule)
+            if left is not None:
+                restore(self._stage, self._fields, self._report, left, repair)
         except BaseException:
             self._file.close()
             raise
-        _open_loggers.add(self)
+        open_loggers.add(self)
 
     def _counters(self) -> dict[str, float]:
         stage = self._stage
@@ -231,7 +243,7 @@ class HDF5Logger(LogCalls):
                 why = os.strerror(e.errno) if e.errno else e
                 raise StorageError(f"{self.path} holds every row, but could not be closed: {why}. Call finalize() again.") from e
             self._stage, self._report = None, report
-            _open_loggers.discard(self)
+            open_loggers.discard(self)
             return report
 
     close = finalize
@@ -241,7 +253,7 @@ class HDF5Logger(LogCalls):
         self._file.let_go()
         self._stage, self._is_forked = None, True
         self._new_lock()
-        _open_loggers.discard(self)
+        open_loggers.discard(self)
 
     @property
     def report(self) -> Report:
@@ -273,72 +285,8 @@ class HDF5Logger(LogCalls):
     def __del__(self) -> None:
         if getattr(self, "_stage", None) is not None:
             warnings.warn(f"{self.path} was not closed; it is finalized now. Use 'with HDF5Logger(...)'.", ResourceWarning, stacklevel=2)
-            _finalize_elsewhere(self)
+            finalize_elsewhere(self)
 
     def __repr__(self) -> str:
         state = "finalized" if self._stage is None else f"{self._stage.clock.rows} rows so far"
         return f"<HDF5Logger {str(self.path)!r}, {self.simulation}, {state}>"
-
-
-_PATIENCE: Final = 60.0
-_being_finalized: set[Any] = set()
-_collecting: list[bool] = []
-
-
-def _note_collection(phase: str, info: dict[str, int]) -> None:
-    if phase == "start":
-        _collecting.append(True)
-    else:
-        _collecting.clear()
-
-
-gc.callbacks.append(_note_collection)
-
-
-def _finalize_elsewhere(logger: HDF5Logger) -> None:
-    """Finalize a logger that nobody holds any more, in a thread of its own, and wait for it where that is safe.
-
-    The collector may come by in the middle of a call of h5py, which holds h5py's lock; the writer needs that lock to finish.
-    """
-    done = _thread.allocate_lock()
-    done.acquire()
-    _being_finalized.add(done)
-
-    def run() -> None:
-        try:
-            _finalize_or_tell(logger)
-        finally:
-            _being_finalized.discard(done)
-            done.release()
-
-    _thread.start_new_thread(run, ())
-    if not _collecting:
-        done.acquire(timeout=_PATIENCE)
-
-
-def _finalize_or_tell(logger: HDF5Logger) -> None:
-    try:
-        logger.finalize()
-    except SimlabError as e:
-        print(f"simlab: {e}", file=sys.stderr)
-        logger._stage = None  # nobody is left to try again
-        _open_loggers.discard(logger)
-
-
-def _let_go_after_fork() -> None:
-    """Leave every logger to the parent: its writer's thread does not live here, and its locks may be held for ever."""
-    for logger in list(_open_loggers):
-        logger._leave_to_parent()
-    _being_finalized.clear()
-
-
-if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-    os.register_at_fork(after_in_child=_let_go_after_fork)
-
-
-@atexit.register
-def _finalize_what_was_forgotten() -> None:
-    for logger in list(_open_loggers):
-        _finalize_or_tell(logger)
-    for done in list(_being_finalized):
-        done.acquire(timeout=60)

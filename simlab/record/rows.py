@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -77,6 +78,27 @@ class RowClock:
         self.last_step = -1
         self._steps, self._strides, self._starts = array("i"), array("i"), array("i")
         self._count = 0
+
+    def resume(self, rows: int, last_time: int, episode: int, base: int, steps: Iterable[int], is_open: bool) -> None:
+        """Go on where another clock was.
+
+        Parameters
+        ----------
+        rows, last_time : int
+            Rows of the run, and the run clock of the newest one.
+        episode : int
+            The newest episode.
+        base, steps : int and iterable of int
+            The run clock of its step 0, and its steps.
+        is_open : bool
+            Whether it has not ended.
+        """
+        steps = list(steps) if is_open else []
+        self.episode, self.is_open, self._base = episode, is_open, base
+        self.rows = self.first_row = rows - len(steps)
+        for step in steps:
+            self.append(step)
+        self._last_time = last_time
 
     def begin(self) -> None:
         """Open the next episode."""

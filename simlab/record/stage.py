@@ -141,7 +141,7 @@ class Stage:
         count = window.count
         if self.span is None and count and not count & (count - 1) and count >= fitting_rows(window.row_bytes()):
             self.span = count
-        if count == self._limit() or self._is_large():
+        if count >= self._limit() or self._is_large():
             self.rotate()
 
     def has_room(self) -> bool:

@@ -45,6 +45,8 @@ class Repair:
         Variables that cannot be read, and why.
     gaps : list of str
         What of the journal could not be read.
+    begun : dict of int to dict
+        Fields of episodes that had begun.
 
     Examples
     --------
@@ -59,6 +61,7 @@ class Repair:
     unfinished: list[str] = field(default_factory=list)
     unreadable: dict[str, str] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
+    begun: dict[int, dict[str, Any]] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         parts = []
@@ -133,6 +136,18 @@ def repair(path: str | os.PathLike[str], output: str | os.PathLike[str] | None =
     return recover(source, target)
 
 
+def is_unfinished(path: Path) -> bool:
+    """Whether the writer of a run died."""
+    folder = sidecar(path)
+    owner = owner_of(folder) if folder.is_dir() else None
+    if owner is not None:
+        return not owner.lives
+    try:
+        return is_marked(path)
+    except FormatError:
+        return False
+
+
 def recover(source: Path, target: Path, finish: bool = True) -> Repair:
     """Put together what a dead writer left; see `repair`.
 
@@ -146,7 +161,7 @@ def recover(source: Path, target: Path, finish: bool = True) -> Repair:
     with _right_to_write(source, in_place=source == target) as folder:
         before = _rows_in_file(source, folder)
         file, overlay, found = whole(source, folder, end_episode=finish)
-        told = Repair(target, False, gaps=found.gaps)
+        told = Repair(target, False, gaps=found.gaps, begun=found.begun)
         try:
             survey(file.file, told)
             told.recovered = {name: rows - before.get(name, 0) for name, rows in told.rows.items() if rows > before.get(name, 0)}

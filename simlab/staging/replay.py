@@ -10,7 +10,7 @@ from typing import Any
 
 from simlab.errors import FormatError, SimlabError
 from simlab.schema import Schema
-from simlab.schema.keeping import schema_from_json
+from simlab.schema.keeping import schema_from_json, schema_to_json
 from simlab.staging.committing import Committer
 from simlab.staging.encoders import Encoders
 from simlab.staging.found import Found, copy_journal, read_journal
@@ -110,6 +110,7 @@ def replay(found: Found, store: SimulationStore, end_episode: bool = True, retur
         first = job()
         first.agents = _in_order(found, store)
         first.blocks = found.blocks()
+        first.schema = schema_to_json(schema)
         committer.write(first)
         for window in found.windows:
             if not window.late:

@@ -120,6 +120,11 @@ class Window:
         head[COUNT], head[FIRST], head[LATE] = 0, first, late
         head[SEQUENCE] = sequence
 
+    def start_at(self, first: int) -> None:
+        """Have an empty window begin at another row."""
+        self.first = first
+        self._head[FIRST] = first
+
     def retire(self) -> None:
         """Note that its rows are in the file."""
         self._head[SEQUENCE] = 0

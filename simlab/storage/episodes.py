@@ -54,6 +54,10 @@ class EpisodeTable:
             given = self.file.dataset(f"{self.group}/{disk}").attrs.get(ATTR_ORIGINAL_NAME, disk)
             self._columns[given.decode() if isinstance(given, bytes) else str(given)] = f"{self.group}/{disk}"
 
+    def fields(self) -> dict[str, str]:
+        """Return the paths of the fields that were given, by name."""
+        return {name: path for name, path in self._columns.items() if name not in dict(_ALWAYS)}
+
     def __len__(self) -> int:
         return int(self._dim.shape[0])
 

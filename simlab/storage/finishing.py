@@ -15,7 +15,9 @@ from simlab.conventions import (
     ATTR_HISTORY,
     COMMITTED,
     COMPLETE,
+    EPISODE,
     GROUP_ENVIRONMENT,
+    GROUP_EPISODES,
     TIME,
     TIME_SUFFIX,
 )
@@ -79,9 +81,17 @@ def survey(file: h5py.File, told: Survey) -> None:
 
 def finish_simulation(group: h5py.Group) -> None:
     """Cut a simulation at its last commit, and mark it as complete."""
-    rows = int(group[COMMITTED][()])
+    cut_simulation(group, int(group[COMMITTED][()]))
+    count_groups(group)
+    group[COMPLETE][()] = 1
+
+
+def cut_simulation(group: h5py.Group, rows: int, episodes: int | None = None) -> None:
+    """Cut a simulation after so many rows, and its table of episodes after so many of them."""
     last = int(group[TIME][rows - 1]) if rows else -1
     keep = {group[TIME].name: rows}
+    if episodes is not None:
+        keep[f"{group.name}/{GROUP_EPISODES}/{EPISODE}"] = episodes
     datasets: list[h5py.Dataset] = []
 
     def note(name: str, obj: h5py.HLObject) -> None:
@@ -97,8 +107,6 @@ def finish_simulation(group: h5py.Group) -> None:
         for axis, scale in enumerate(axes):
             if dataset.shape[axis] > keep.get(scale, dataset.shape[axis]):
                 dataset.resize(keep[scale], axis=axis)
-    count_groups(group)
-    group[COMPLETE][()] = 1
 
 
 def note_repair(file: h5py.File) -> None:

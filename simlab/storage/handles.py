@@ -5,7 +5,9 @@ How the last two are opened is known on a higher floor (their rows may be in a j
 
 from __future__ import annotations
 
+import atexit
 import os
+import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,7 +23,7 @@ from simlab.storage.writable import being_recorded
 _FORMAT_MAJOR = int(FORMAT_VERSION.split(".")[0])
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class OpenFile:
     """An HDF5 handle with what was learned through it.
 
@@ -42,6 +44,17 @@ class OpenFile:
     datasets: dict[str, h5py.Dataset] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     scales: dict[int, str] = field(default_factory=dict)
+
+
+_open_files: weakref.WeakSet[OpenFile] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close every handle while there is still an interpreter: one over a Python file calls it."""
+    for handle in list(_open_files):
+        handle.datasets.clear()
+        handle.file.close()
 
 
 class Shows(Protocol):
@@ -93,7 +106,9 @@ def open_for_reading(path: str) -> OpenFile:
     except BaseException:
         file.close()
         raise
-    return OpenFile(file, live, tail)
+    handle = OpenFile(file, live, tail)
+    _open_files.add(handle)
+    return handle
 
 
 def _open_closed(path: str, folder: Path) -> h5py.File:

@@ -140,6 +140,14 @@ def resize_dimension(scale: h5py.Dataset, size: int) -> None:
         scale.resize((size,))
 
 
+def read_text_rows(column: h5py.Dataset) -> list[str]:
+    """Return the texts of a text column."""
+    stored = np.ascontiguousarray(column[...])
+    if not stored.size:
+        return [""] * column.shape[0]
+    return [text.decode("utf-8", "replace") for text in stored.view(f"S{stored.shape[1]}").ravel().tolist()]
+
+
 def write_text_rows(column: h5py.Dataset, first: int, texts: Sequence[str]) -> None:
     """Write texts at rows ``first ...`` of a text column, which grows as they need."""
     if not texts:

@@ -28,7 +28,7 @@ from simlab.schema.names import is_plain
 from simlab.storage.attributes import read_attributes, write_attributes
 from simlab.storage.codec import Compression
 from simlab.storage.diagnose import explain
-from simlab.storage.finding import simulations_below
+from simlab.storage.finding import natural_key, simulations_below
 from simlab.storage.journal import has_rows
 from simlab.storage.lock import WriterLock, clear_folder, sidecar
 from simlab.storage.opening import close_handles
@@ -127,7 +127,12 @@ class RunFile(WritableFile):
                     ATTR_HISTORY: f"{now} recorded by simlab {version}",
                 },
             )
+        self.version = f"simlab {version}"
         being_recorded[os.path.realpath(path)] = self
+
+    def simulations(self) -> list[str]:
+        """Return the names of the simulations that are there, in natural order."""
+        return sorted(simulations_below(self.file), key=natural_key)
 
     def add_simulation(self, name: str | None, attributes: Mapping[str, Any], compression: Compression) -> tuple[str, SimulationStore]:
         """Make a new simulation; a new file is there from here on.

@@ -220,6 +220,11 @@ class SimulationStore:
             self.series[variable.name] = column
         return self.series[variable.name]
 
+    def ensure_series_clock(self, variable: Variable) -> h5py.Dataset:
+        """Return the time axis of a variable that has one of its own."""
+        self.ensure_series(variable)
+        return self.file.dataset(self._series_scale(variable))
+
     def _series_scale(self, variable: Variable) -> str:
         *path, _ = disk_name(variable.name).split(".")
         dim = disk_name(variable.name).replace(".", "_") + TIME_SUFFIX
