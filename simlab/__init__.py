@@ -10,10 +10,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from simlab.read.following import follow
     from simlab.read.runs import list_runs, open_run, open_tree
     from simlab.record.logger import HDF5Logger
     from simlab.schema import Schema, Variable
     from simlab.staging.recovery import repair
+    from simlab.staging.snapshots import snapshot
 
 __version__ = "0.1.0"
 
@@ -21,13 +23,15 @@ _HOMES = {
     "HDF5Logger": "simlab.record.logger",
     "Schema": "simlab.schema",
     "Variable": "simlab.schema",
+    "follow": "simlab.read.following",
     "list_runs": "simlab.read.runs",
     "open_run": "simlab.read.runs",
     "open_tree": "simlab.read.runs",
     "repair": "simlab.staging.recovery",
+    "snapshot": "simlab.staging.snapshots",
 }
 
-__all__ = ["HDF5Logger", "Schema", "Variable", "list_runs", "open_run", "open_tree", "repair"]
+__all__ = ["HDF5Logger", "Schema", "Variable", "follow", "list_runs", "open_run", "open_tree", "repair", "snapshot"]
 
 
 def __getattr__(name: str) -> object:

@@ -24,8 +24,11 @@ Tell what is in a run file: simulations, agents, episodes, variables with their 
 Of any other HDF5 or netCDF-4 file, show groups, arrays and their sizes. Nothing is written, no array is read."""
 
 _REPAIR = """\
-Make a run whose writer died (killed, out of memory, power) a finished file that every program opens. All rows up to the last commit
-are kept. The file is replaced by the repaired one at the very end; a file that needs nothing is left alone."""
+Make a run whose writer died (killed, out of memory, power) a finished file that every program opens. Every row that was logged is
+kept, those of its journal too. It is done in one step at the very end; a file that needs nothing is left alone."""
+_SNAPSHOT = """\
+Copy a run, also one that is being recorded, to a finished file that ncdump, R, Octave and MATLAB open. It holds every row that had
+been logged when the copy was begun; the run and its writer are not disturbed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,6 +87,10 @@ def _parser() -> argparse.ArgumentParser:
     mend = commands.add_parser("repair", help="make a run whose writer died a finished file", description=_REPAIR, formatter_class=raw)
     mend.add_argument("file", help="a run file")
     mend.add_argument("-o", "--output", metavar="COPY", help="leave the file as it is, and put the repaired one here")
+
+    copy = commands.add_parser("snapshot", help="copy a run that is being recorded", description=_SNAPSHOT, formatter_class=raw)
+    copy.add_argument("file", help="a run file")
+    copy.add_argument("output", help="where the copy goes, such as so_far.nc")
     return parser
 
 

@@ -37,6 +37,16 @@ class SimulationAccessor:
         self._ds = ds
         self._known: RunContents | None = None
 
+    def refresh(self) -> xr.Dataset:
+        """Return the whole run as it is now: of one that is being recorded, with the rows that came since.
+
+        This Dataset stays as it is, and open.
+        """
+        origin = self._file()
+        from simlab.read.runs import open_run
+
+        return open_run(origin.source.path, origin.simulation, population=origin.population)
+
     # -- who and what
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Any, Final
 
 import xarray as xr
 
@@ -22,12 +23,15 @@ from simlab.storage.opening import RunSource, absolute_path
 if TYPE_CHECKING:
     import pandas as pd
 
+_PATIENCE: Final = 10.0
+
 
 def open_run(
     path: str | os.PathLike[str],
     simulation: str | None = None,
     chunks: Any = None,
     population: str | None = None,
+    live: bool = False,
 ) -> xr.Dataset:
     """Open a recorded simulation as one lazy Dataset.
 
@@ -44,6 +48,9 @@ def open_run(
         Give the variables as dask arrays; ``{}`` takes the chunks of the file. See `xarray.open_dataset`.
     population : str, optional
         Where agents are of different kinds, show those of one kind only, under plain names ("vision" for "prey.vision").
+    live : bool, optional
+        Wait up to ten seconds for a run that has not begun. A run that is being recorded is opened either way, with every row that was
+        logged by now; ``ds.sim.refresh()`` gives the longer one.
 
     Returns
     -------
@@ -77,7 +84,16 @@ def open_run(
     if chunks is not None and importlib.util.find_spec("dask") is None:
         raise MissingPackageError("dask", "for open_run(chunks=...)", extra="dask")
     place = absolute_path(_checked(path))
+    if live:
+        _wait_for(place)
     return xr.open_dataset(place, engine=SimlabBackendEntrypoint, chunks=chunks, simulation=simulation, population=population)
+
+
+def _wait_for(place: str) -> None:
+    """Wait until a run has begun, if somebody is to begin it."""
+    until = time.monotonic() + _PATIENCE
+    while not os.path.exists(place) and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def open_tree(path: str | os.PathLike[str]) -> xr.DataTree:

@@ -13,7 +13,7 @@ from simlab.schema import Schema
 from simlab.schema.keeping import schema_from_json, schema_to_json
 from simlab.staging.committing import Committer
 from simlab.staging.encoders import Encoders
-from simlab.staging.found import Found, copy_journal, read_journal
+from simlab.staging.found import Copied, Found, copy_journal, read_journal
 from simlab.staging.jobs import Job
 from simlab.storage.codec import Compression
 from simlab.storage.diagnose import explain
@@ -31,7 +31,9 @@ def journal_of(folder: Path, owner: Owner | None) -> Path:
     return elsewhere if elsewhere.is_dir() else folder
 
 
-def whole(path: Path, folder: Path, end_episode: bool = True) -> tuple[WritableFile, Overlay, Found]:
+def whole(
+    path: Path, folder: Path, end_episode: bool = True, copied: Copied | None = None, simulation: str = ""
+) -> tuple[WritableFile, Overlay, Found]:
     """Return a run as it would be if its writer had not died, as a file in memory over the one on disk, which stays as it is.
 
     Parameters
@@ -42,6 +44,10 @@ def whole(path: Path, folder: Path, end_episode: bool = True) -> tuple[WritableF
         Its sidecar folder, which need not be there.
     end_episode : bool, optional
         Whether the episode that was open ends with the last row.
+    copied : Copied, optional
+        Its journal, if that was copied before; else it is read from the folder.
+    simulation : str, optional
+        Whose journal that is, where it does not say so itself.
 
     Raises
     ------
@@ -49,18 +55,21 @@ def whole(path: Path, folder: Path, end_episode: bool = True) -> tuple[WritableF
         If HDF5 cannot read the file.
     """
     overlay = Overlay(path, mend=True)
-    redo_onto(overlay, folder / NAME)
+    if copied is None:
+        redo_onto(overlay, folder / NAME)
     try:
         file = WritableFile(path, None, overlay)
     except (OSError, RuntimeError) as e:
         overlay.close()
         raise FormatError(explain(path) or f"{path} is damaged: HDF5 cannot read it ({e}).") from e
-    owner = owner_of(folder)
-    journal = journal_of(folder, owner)
-    found = Found(Schema())
-    if journal.is_dir():
+    if copied is None:
+        owner = owner_of(folder)
+        journal = journal_of(folder, owner)
         simulation = owner.simulation if owner is not None else ""
-        found = read_journal(copy_journal(journal), schema_of(file.file, simulation))
+        copied = copy_journal(journal) if journal.is_dir() else None
+    found = Found(Schema())
+    if copied is not None:
+        found = read_journal(copied, schema_of(file.file, simulation))
         simulation = found.simulation or simulation
         if simulation and file.has(f"/{simulation}"):
             found.simulation = simulation
