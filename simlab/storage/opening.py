@@ -10,6 +10,7 @@ import os
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -19,6 +20,7 @@ import h5py
 from simlab.errors import InputError, RunNotFoundError, StateError, StorageError
 from simlab.storage.diagnose import explain
 from simlab.storage.handles import OpenFile, is_live, open_for_reading, reopened
+from simlab.storage.overlay import Overlay
 
 T = TypeVar("T")
 _TRIES: Final = 5
@@ -37,6 +39,8 @@ class Identity:
 
 
 _lock = threading.RLock()
+_gone: deque[tuple[tuple[str, Identity], OpenFile]] = deque()
+"""Of sources that went away; their handles are closed when it is safe."""
 _open: dict[tuple[str, Identity], OpenFile] = {}
 _generations: dict[str, int] = {}
 _process = 0
@@ -51,6 +55,7 @@ def _forget_inherited() -> None:
     _process += 1
     _inherited.extend(_open.values())
     _open.clear()
+    _gone.clear()
 
 
 if hasattr(os, "register_at_fork"):
@@ -189,6 +194,7 @@ class RunSource:
             self._check(handle.live)
             return handle
         with _lock:
+            _close_unheld()
             live = is_live(self.path)
             if live:
                 self.identity = _identify(self.path, self._place)
@@ -218,9 +224,23 @@ class RunSource:
 
 
 def _release(key: tuple[str, Identity], handle: OpenFile, process: int) -> None:
-    if process != _process:
-        return
-    with _lock:
+    """Note that a source went away, and close what nobody holds any more.
+
+    The collector may come by in the middle of a call of h5py, in any thread. Nothing may be waited for then, nor HDF5 be called.
+    """
+    if process == _process:
+        _gone.append((key, handle))
+        if not Overlay.is_busy() and _lock.acquire(blocking=False):
+            try:
+                _close_unheld()
+            finally:
+                _lock.release()
+
+
+def _close_unheld() -> None:
+    """Close the handles whose sources all went away; `_lock` is held."""
+    while _gone:
+        key, handle = _gone.popleft()
         handle.holders -= 1
         if handle.holders <= 0:
             if _open.get(key) is handle:
@@ -236,6 +256,7 @@ def close_handles(path: str | os.PathLike[str]) -> None:
     """
     place = os.path.realpath(absolute_path(path))
     with _lock:
+        _close_unheld()
         _generations[place] = _generations.get(place, 0) + 1
         for key in [k for k in _open if os.path.realpath(k[0]) == place]:
             handle = _open.pop(key)

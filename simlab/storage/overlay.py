@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import io
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any, Final
 
 from simlab.storage.superblock import mended
 
 PAGE: Final = 4096
+_inside = threading.local()
 
 
 class Overlay(io.RawIOBase):
@@ -124,8 +126,20 @@ class Overlay(io.RawIOBase):
         os.lseek(self._below, offset, os.SEEK_SET)
         return os.read(self._below, n)
 
+    @staticmethod
+    def is_busy() -> bool:
+        """Whether this thread is inside a call that HDF5 made: HDF5 cannot be called from there."""
+        return getattr(_inside, "depth", 0) > 0
+
     def readinto(self, buffer: Any) -> int:
         """Read from the place on."""
+        _inside.depth = getattr(_inside, "depth", 0) + 1
+        try:
+            return self._read_into(buffer)
+        finally:
+            _inside.depth -= 1
+
+    def _read_into(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         wanted = max(0, min(len(view), self._size - self._at))
         done = 0
@@ -147,6 +161,13 @@ class Overlay(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         """Write at the place; the file below is not touched."""
+        _inside.depth = getattr(_inside, "depth", 0) + 1
+        try:
+            return self._write(data)
+        finally:
+            _inside.depth -= 1
+
+    def _write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
         done = 0
         while done < len(view):

@@ -1,0 +1,227 @@
+"""A run that is being recorded: opened, refreshed, followed, copied, from this process and from others."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import netCDF4
+import numpy as np
+import pytest
+import xarray as xr
+
+import simlab
+from simlab.cli import main
+from simlab.errors import RunExistsError, RunNotFoundError, UnfinishedRunWarning
+
+WRITER = """
+    import os, sys, time
+    import numpy as np
+    import simlab
+    path, rows, pause, end = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), sys.argv[4]
+    with simlab.HDF5Logger(path, seed=3) as log:
+        for t in range(rows):
+            if t % 100 == 0:
+                log.begin_episode(seed=t)
+            step = t % 100
+            for a in range(2 + t // 150):
+                log.log_agent_step(f"agent_{a}", step, {"x": np.full(3, t, np.float32), "rewards": 1.0, "say": "x" * (t % 50)})
+            log.log_env_step(step, {"n": t, "grid": np.full((4, 4), t)} | ({"late": t} if t > 120 else {}))
+            time.sleep(pause)
+        if end == "kill":
+            os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.h5"
+
+
+def start(path: Path, rows: int, pause: float = 0.002, end: str = "end") -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", textwrap.dedent(WRITER), str(path), str(rows), str(pause), end])
+
+
+def check(ds: xr.Dataset, first: int = 0) -> int:
+    """Check every value of some rows of what WRITER records, and return how many they are."""
+    n = ds.sizes["time"]
+    want = np.arange(first, first + n)
+    if not n:
+        return 0
+    assert (ds.step.values == want % 100).all()
+    assert (ds.episode.values == want // 100).all()
+    for variable in ds.data_vars.values():
+        assert variable.sizes.get("time", n) == n
+    # The newest row may be half there: the writer is in the middle of it.
+    whole = want[:-1]
+    if "n" in ds:
+        assert (ds.n.values[:-1] == whole).all()
+    if "grid" in ds and ds.grid.dims[0] == "time":
+        assert (ds.grid.values[:-1, 1, 2] == whole).all()
+    if "x" in ds:
+        x, present = ds.x.values, ds.sim.present("x").values
+        for a in range(x.shape[0]):
+            lives = whole >= max(0, a - 1) * 150
+            assert (present[a, :-1] == lives).all()
+            assert (x[a, :-1][lives] == whole[lives, None]).all()
+            assert np.isnan(x[a, :-1][~lives]).all()
+        assert [len(text) for text in ds.say.values[0, :-1]] == (whole % 50).tolist()
+    return n
+
+
+def test_a_run_of_this_process(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        assert simlab.open_run(path).sizes["time"] == 0
+        opened = []
+        for t in range(600):
+            log.log_agent_step(("a", t // 300), t, {"x": np.full(2, t), "say": "é" * (t % 7)})
+            log.log_env_step(t, {"n": t, "grid": [t, t]})
+            if t % 97 == 0 or t in (255, 256, 257, 599):
+                ds = simlab.open_run(path)
+                assert ds.n.values.tolist() == list(range(t + 1))
+                assert ds.grid.values[:, 1].tolist() == list(range(t + 1))
+                assert ds.sim.agents == [("a", i) for i in range(t // 300 + 1)]
+                assert ds.x.values[t // 300, -1].tolist() == [t, t]
+                assert ds.say.values[t // 300, -1] == "é" * (t % 7)
+                opened.append((t, ds))
+        for t, ds in opened:  # what was opened stays as it was
+            assert ds.n.values.tolist() == list(range(t + 1))
+    with simlab.open_run(path) as ds:
+        assert ds.n.values.tolist() == list(range(600))
+
+
+def test_refresh_gives_the_longer_one(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_env_step(0, {"n": 0})
+        first = simlab.open_run(path)
+        log.log_env_step(1, {"n": 1})
+        second = first.sim.refresh()
+        assert (first.n.values.tolist(), second.n.values.tolist()) == ([0], [0, 1])
+        log.begin_episode(seed=4)
+        log.log_env_step(0, {"n": 2})
+        third = second.sim.refresh()
+        assert third.sim.episodes.complete.values.tolist() == [True, False]
+        assert third.sim.episode(0).sizes["time"] == 2
+    assert third.sim.refresh().sim.episodes.seed.values.tolist() == [0, 4]
+
+
+def test_a_live_dataset_goes_to_another_process(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(300):
+            log.log_agent_step("a", t, {"x": [t, t]})
+        ds = simlab.open_run(path)
+        there = pickle.loads(pickle.dumps(ds))
+        assert there.x.values[0, :, 0].tolist() == list(range(300))
+
+
+@pytest.mark.slow
+def test_another_process_writes_and_several_read(path: Path) -> None:
+    writer = start(path, 700)
+    problems: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            ds, rows = simlab.open_run(path, live=True), 0
+            while writer.poll() is None:
+                assert ds.sizes["time"] >= rows
+                rows = check(ds)
+                ds.close()
+                ds = simlab.open_run(path)
+        except BaseException as e:
+            problems.append(e)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert writer.wait() == 0
+    if problems:
+        raise problems[0]
+    with simlab.open_run(path) as ds:
+        assert check(ds) == 700
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", ["end", "kill"])
+def test_follow_steps(path: Path, end: str) -> None:
+    writer = start(path, 500, end=end)
+    seen = 0
+    with pytest.warns(UnfinishedRunWarning) if end == "kill" else _nothing():
+        for new in simlab.follow(path, every=0.1, timeout=20):
+            assert new.time.values[0] == seen
+            seen += check(new, seen)
+    assert seen == 500
+    writer.wait()
+
+
+class _nothing:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+
+@pytest.mark.slow
+def test_follow_episodes(path: Path) -> None:
+    writer = start(path, 350)
+    numbers = []
+    for episode in simlab.follow(path, by="episodes", every=0.1, timeout=20):
+        numbers.append(int(episode.episode[0]))
+        assert episode.sizes["time"] in (100, 50)
+    assert numbers == [0, 1, 2, 3]
+    assert writer.wait() == 0
+
+
+def test_follow_gives_up(path: Path) -> None:
+    with pytest.raises(RunNotFoundError):
+        next(iter(simlab.follow(path, every=0.01, timeout=0.05)))
+    with pytest.raises(ValueError, match="neither 'steps' nor 'episodes'"):
+        next(iter(simlab.follow(path, by="rows")))  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_snapshots_are_finished_files(path: Path, tmp_path: Path) -> None:
+    writer = start(path, 500)
+    while not path.exists():
+        time.sleep(0.01)
+    rows, k = 0, 0
+    while writer.poll() is None:
+        told = simlab.snapshot(path, tmp_path / f"{k}.nc")
+        assert told.rows["simulation_0001"] >= rows
+        rows = told.rows["simulation_0001"]
+        with netCDF4.Dataset(tmp_path / f"{k}.nc") as nc:
+            assert len(nc["simulation_0001"].dimensions["time"]) == rows
+        with simlab.open_run(tmp_path / f"{k}.nc") as ds:
+            assert check(ds) == rows
+            assert "complete" in ds.sim.episodes
+        k += 1
+    assert writer.wait() == 0
+    assert k > 2
+
+
+def test_snapshot_refuses_and_takes_what_is_finished(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(RunNotFoundError):
+        simlab.snapshot(path, tmp_path / "a.nc")
+    with simlab.HDF5Logger(path) as log:
+        log.log_env_step(0, {"n": 1})
+    assert main(["snapshot", str(path), str(tmp_path / "a.nc")]) == 0
+    assert "simulation_0001 has 1 rows" in capsys.readouterr().out
+    with pytest.raises(RunExistsError):
+        simlab.snapshot(path, tmp_path / "a.nc")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.nc", "run.h5"]
+
+
+@pytest.fixture(autouse=True)
+def _no_sidecar_is_left(path: Path) -> Iterator[None]:
+    yield
+    left = path.with_name(path.name + ".journal")
+    assert not left.exists() or path.exists()
