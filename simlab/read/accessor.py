@@ -11,10 +11,11 @@ from simlab.conventions import AGENT, ATTR_CONFIG, GROUP_ATTACHMENTS, GROUP_REPO
 from simlab.errors import InputError, NotInRunError, StateError, did_you_mean
 from simlab.read.episodes import episode_table, own_clocks, rows_until, select_episode, select_times, table_from_rows
 from simlab.read.flatten import decoded_attributes
+from simlab.read.gaps import tell
 from simlab.read.origin import Agents, Origin, origin_of
 from simlab.read.selecting import agent_groups, modalities, presence, select_agents, variables_of
 from simlab.read.transitions import transitions
-from simlab.storage.contents import RunContents
+from simlab.storage.grids import RunContents
 from simlab.storage.groups import attachment_names, read_attached, read_scalars
 
 if TYPE_CHECKING:
@@ -85,7 +86,12 @@ class SimulationAccessor:
     def episodes(self) -> xr.Dataset:
         """The table of episodes: all that was recorded of each; ``complete`` is False for one that was not ended."""
         contents = self._contents()
-        return table_from_rows(self._ds) if contents is None else episode_table(contents)
+        if contents is None:
+            return table_from_rows(self._ds)
+        gaps: list[str] = []
+        table = episode_table(contents, gaps)
+        tell(contents.source.path, gaps)
+        return table
 
     def episode(self, number: int) -> xr.Dataset:
         """Return the rows of one episode.
@@ -270,6 +276,8 @@ class SimulationAccessor:
         ------
         NotInRunError
             If nothing was attached under it.
+        FormatError, StorageError
+            If it is damaged. Of a dictionary, what can be read is returned, and a warning tells the rest.
         """
         origin = self._file()
         place = f"{origin.simulation}/{GROUP_ATTACHMENTS}"
@@ -277,7 +285,10 @@ class SimulationAccessor:
         if name not in names:
             there = ", ".join(map(repr, names)) or "nothing"
             raise NotInRunError(f"Nothing was attached as {name!r}; there is {there}.{did_you_mean(str(name), names)}")
-        return read_attached(origin.source, f"{place}/{names[name]}")
+        gaps: list[str] = []
+        value = read_attached(origin.source, f"{place}/{names[name]}", gaps)
+        tell(origin.source.path, gaps)
+        return value
 
     @property
     def report(self) -> dict[str, Any]:
