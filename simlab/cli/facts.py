@@ -87,8 +87,8 @@ def _facts_or_problem(source: RunSource, name: str) -> dict[str, Any]:
 def simulation_facts(source: RunSource, name: str) -> dict[str, Any]:
     """Return what there is to tell about one simulation."""
     contents = read_contents(source, name)
-    attributes = decoded_attributes(contents.attrs)
     gaps = contents.gaps
+    attributes = decoded_attributes(contents.attrs, gaps)
     table = episode_table(contents, gaps)
     lengths = np.asarray(table["length"].values)
     variables = _variables(source, contents, gaps)
@@ -130,7 +130,7 @@ def _variables(source: RunSource, contents: RunContents, gaps: list[str]) -> lis
 
 def _variable(source: RunSource, member: Member, prefix: str, population: str) -> dict[str, Any]:
     stored = member.stored
-    told = describe_dataset(source.dataset(stored.path), stored.path)
+    told = describe_dataset(source.dataset(stored.path), stored.path, axes=False)
     dtype = stored.dtype
     return {
         "name": prefix + member.name,

@@ -212,7 +212,7 @@ def dataset_attributes(contents: RunContents) -> dict[str, Any]:
     raw = {k: v for k, v in contents.file_attrs.items() if k in _OF_THE_FILE} | contents.attrs
     out: dict[str, Any] = {}
     texts = []
-    for name, value in decoded_attributes(raw).items():
+    for name, value in decoded_attributes(raw, contents.gaps).items():
         if isinstance(value, bool):
             out[name] = int(value)
         else:
@@ -224,32 +224,54 @@ def dataset_attributes(contents: RunContents) -> dict[str, Any]:
     return out
 
 
-def decoded_attributes(raw: dict[str, Any]) -> dict[str, Any]:
+def decoded_attributes(raw: dict[str, Any], gaps: list[str] | None = None) -> dict[str, Any]:
     """Return attributes as they were given, with those that are JSON text decoded.
+
+    Parameters
+    ----------
+    raw : dict
+        As they lie in the file.
+    gaps : list of str, optional
+        Takes one sentence for each that should be JSON and is not; it is shown as it lies there.
 
     Examples
     --------
     >>> decoded_attributes({"tags": '["a"]', "n": 3, "json_attributes": '["tags"]'})
     {'tags': ['a'], 'n': 3}
     """
-    named: Any = []
-    if isinstance(told := raw.get(ATTR_JSON_ATTRIBUTES), str):
-        with contextlib.suppress(ValueError, RecursionError):  # then all are shown as they lie there
-            named = json.loads(told)
-    named = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    gaps = [] if gaps is None else gaps
+    named = _names_of_json(raw.get(ATTR_JSON_ATTRIBUTES), gaps)
     out = {}
     for name, value in raw.items():
         if name == ATTR_JSON_ATTRIBUTES:
             continue
         if (name in named or name == ATTR_CONFIG) and isinstance(value, str):
-            with contextlib.suppress(MetadataError):  # a foreign attribute of that name is shown as it is
+            try:
                 value = from_json(value)
+            except MetadataError as error:
+                gaps.append(f"attribute {name!r} is damaged: {error}")
         elif name in named and isinstance(value, (int, np.integer)):
             value = bool(value)  # `dataset_attributes` made it a number
+        elif name == ATTR_CONFIG:
+            gaps.append(f"attribute {name!r} is {type(value).__name__}, not JSON text")
         elif isinstance(value, np.generic):
             value = value.item()
         out[name] = value
     return out
+
+
+def _names_of_json(told: object, gaps: list[str]) -> frozenset[str]:
+    """Return the names of the attributes whose text is JSON."""
+    if told is None:
+        return frozenset()
+    try:
+        named = from_json(told) if isinstance(told, str) else None
+    except MetadataError:
+        named = None
+    if isinstance(named, list):
+        return frozenset(name for name in named if isinstance(name, str))
+    gaps.append(f"attribute {ATTR_JSON_ATTRIBUTES!r} is no list of names: attributes are shown as they lie in the file")
+    return frozenset()
 
 
 def _netcdf_takes(value: object) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import h5py
 import numpy as np
@@ -17,7 +17,11 @@ import numpy as np
 from simlab.conventions import (
     AGENT,
     AGENT_MODALITIES,
+    ATTR_DATE,
+    ATTR_ENVIRONMENT_TYPE,
     ATTR_ORIGINAL_NAME,
+    ATTR_SEED,
+    ATTR_STEP_DURATION,
     EPISODE,
     GROUP_AGENTS,
     GROUP_ENVIRONMENT,
@@ -42,6 +46,12 @@ from simlab.storage.reading import StoredVariable
 
 _LOGGED_FIELD: Final = re.compile(rf"{LOGGED}(_\d+)?")
 _DEEPEST: Final = 32
+_OWN_ATTRIBUTES: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
+    (ATTR_SEED, (int, np.integer), "whole number"),
+    (ATTR_DATE, (str,), "text"),
+    (ATTR_ENVIRONMENT_TYPE, (str,), "text"),
+    (ATTR_STEP_DURATION, (int, float, np.integer, np.floating), "number"),
+)
 
 
 def read_contents(source: RunSource, simulation: str) -> RunContents:
@@ -78,8 +88,16 @@ def _read_contents(source: RunSource, simulation: str) -> RunContents:
         source, simulation, read_attributes(group, gaps), read_attributes(source.file(), gaps), rows, complete,
         {name: stored.limited(TIME, rows) for name, stored in clocks.items()}, gaps=gaps,
     )  # fmt: skip
+    _check_attributes(contents.attrs, gaps)
     _Reader(source, contents).read(found)
     return contents
+
+
+def _check_attributes(attrs: dict[str, Any], gaps: list[str]) -> None:
+    """Note those of the run's own attributes that are of another kind than it writes; they are shown as they are."""
+    for name, kinds, word in _OWN_ATTRIBUTES:
+        if name in attrs and (not isinstance(attrs[name], kinds) or isinstance(attrs[name], (bool, np.bool_)) or attrs[name] == ""):
+            gaps.append(f"attribute {name!r} is {attrs[name]!r}, no {word}")
 
 
 @dataclass(slots=True)

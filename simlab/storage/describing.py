@@ -12,7 +12,7 @@ from typing import Any, Final
 import h5py
 import numpy as np
 
-from simlab.conventions import ATTR_LOGGED_DTYPE, ATTR_MODALITY, STRLEN_SUFFIX
+from simlab.conventions import ATTR_BOOL, ATTR_LOGGED_DTYPE, ATTR_MODALITY, STRLEN_SUFFIX
 from simlab.errors import FormatError, SimlabError
 from simlab.storage.attributes import read_attributes
 from simlab.storage.damage import ODD, reason
@@ -64,6 +64,8 @@ def _describe(source: RunSource, dataset: h5py.Dataset, axes: Sequence[tuple[str
     kind = logged_type(stored, attrs)
     if ATTR_LOGGED_DTYPE in attrs and ATTR_LOGGED_DTYPE not in kind.attributes:
         gaps.append(f"{path!r} says {ATTR_LOGGED_DTYPE} = {attrs[ATTR_LOGGED_DTYPE]!r}, which does not fit {stored}: it is shown as {stored}")
+    if ATTR_BOOL in attrs and kind.logged.kind != "b":
+        gaps.append(f"{path!r} says {ATTR_BOOL} = {attrs[ATTR_BOOL]!r}, which does not fit {stored}: it is shown as {stored}")
     if ATTR_MODALITY in attrs and not isinstance(attrs[ATTR_MODALITY], str):
         gaps.append(f"{path!r} says {ATTR_MODALITY} = {attrs.pop(ATTR_MODALITY)!r}, which is no modality")
     extra = min(len(kind.extra), len(shape))
@@ -95,18 +97,31 @@ def note_scales(source: RunSource, datasets: Iterable[h5py.Dataset]) -> None:
 
 def is_scale(dataset: h5py.Dataset) -> bool:
     """Whether a dataset is a dimension, with or without values."""
-    try:
-        return bool(h5py.h5ds.is_scale(dataset.id))
-    except ODD:
-        return False
+    return _octets(dataset, b"CLASS").rstrip(b"\0") == b"DIMENSION_SCALE"
 
 
 def is_plain_dimension(dataset: h5py.Dataset) -> bool:
     """Whether a dataset is a dimension without values, as netCDF-4 writes it."""
+    return is_scale(dataset) and _octets(dataset, b"NAME").startswith(_NOT_A_VARIABLE)
+
+
+def _octets(dataset: h5py.Dataset, name: bytes) -> bytes:
+    """Return an attribute that is one text, else nothing.
+
+    HDF5's own calls for scales take the attribute for text unseen, and overrun their memory where it is not.
+    """
     try:
-        return is_scale(dataset) and (h5py.h5ds.get_scale_name(dataset.id) or b"").startswith(_NOT_A_VARIABLE)
+        if not h5py.h5a.exists(dataset.id, name):
+            return b""
+        attribute = h5py.h5a.open(dataset.id, name)
+        kind = attribute.get_type()
+        if attribute.shape != () or kind.get_class() != h5py.h5t.STRING or kind.is_variable_str():
+            return b""
+        value = np.empty((), attribute.dtype)
+        attribute.read(value, mtype=kind)
+        return bytes(value.tobytes())
     except ODD:
-        return False
+        return b""
 
 
 def _dimension_names(
@@ -129,11 +144,8 @@ def _dimension_names(
 
 def _names_told(scales: dict[int, str], dataset: h5py.Dataset, own: str, count: int) -> tuple[str, ...] | None:
     """Return the names of the axes; None where the file does not tell them."""
-    try:
-        told = dataset.attrs[_DIMENSION_LIST] if _DIMENSION_LIST in dataset.attrs else None
-    except ODD:
-        return None
-    if not isinstance(told, np.ndarray) or told.dtype.kind != "O" or told.shape != (count,):
+    told = dimension_list(dataset, count)
+    if told is None:
         return None
     names = []
     for axis, references in enumerate(told):
@@ -142,6 +154,23 @@ def _names_told(scales: dict[int, str], dataset: h5py.Dataset, own: str, count: 
         except ODD:
             return None
     return tuple(names)
+
+
+def dimension_list(dataset: h5py.Dataset, count: int) -> Any:
+    """Return the references to the scales of each axis; None where the attribute is not what it should be.
+
+    HDF5's own calls for scales read the attribute unseen, and crash on another type.
+    """
+    try:
+        if _DIMENSION_LIST not in dataset.attrs:
+            return None
+        attribute = dataset.attrs.get_id(_DIMENSION_LIST)
+        inner = h5py.check_vlen_dtype(attribute.dtype)
+        if attribute.shape != (count,) or inner is None or h5py.check_ref_dtype(inner) is not h5py.Reference:
+            return None
+        return dataset.attrs[_DIMENSION_LIST]
+    except ODD:
+        return None
 
 
 def _name_of(scales: dict[int, str], dataset: h5py.Dataset, references: Any) -> str | None:
