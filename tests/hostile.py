@@ -335,6 +335,10 @@ def _plain(value: Any) -> Any:
     return repr(value)
 
 
+def _leaves(value: Any) -> Any:
+    return {k: _leaves(v) for k, v in value.items()} if isinstance(value, dict) else _plain(value)
+
+
 def questions(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
     """Yield everything that can be asked of a run file, by name."""
     import simlab
@@ -383,7 +387,7 @@ def questions(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
             yield "load", lambda: dict(ds.sim.load(modality="rewards", start=0, end=20).sizes)
             yield "snapshot", lambda: _plain(ds.sim.snapshot("state_snapshots", 25).values)
             yield "transitions", lambda: {k: _plain(v.values) for k, v in ds.sim.transitions().variables.items()}
-            yield "attachment", lambda: {k: _plain(v) for k, v in ds.sim.attachment("world").items()}
+            yield "attachment", lambda: _leaves(ds.sim.attachment("world"))
 
     yield from _opened("open_run", run)
 

@@ -36,7 +36,8 @@ def episode_table(contents: RunContents, gaps: list[str] | None = None) -> xr.Da
     members, columns = {}, {}
     for member in contents.episodes.members:
         stored, values = _column(member, whole.size, gaps)
-        if stored is not None and values is not None:
+        counts = member.name not in (START, LENGTH) or (values is not None and values.dtype.kind in "iu")
+        if stored is not None and values is not None and counts:
             members[member.name], columns[member.name] = stored, values[whole]
     derived = {START: open_start, LENGTH: open_length}
     n_open = open_numbers.size

@@ -40,15 +40,16 @@ def count_rows(found: Entries, clocks: dict[str, StoredVariable], complete: bool
     if not isinstance(told, (int, np.integer)) or told < 0:
         gaps.append(f"{COMMITTED!r} is {told!r}, no number of rows: all {held:,} rows are shown, and the last ones may be incomplete")
         return held
-    if told > held and complete:  # while a run is being recorded, its clock may have been looked at before it grew
-        gaps.append(f"{COMMITTED!r} is {int(told):,}, but the clock holds {held:,} rows: only these are shown")
-    return min(int(told), held)
+    rows = min(int(told), held)
+    if told != held and complete:  # while a run is being recorded, either may be ahead
+        gaps.append(f"{COMMITTED!r} is {int(told):,}, but the clock holds {held:,} rows: the first {rows:,} are shown")
+    return rows
 
 
 def is_complete(found: Entries, gaps: list[str]) -> bool:
     """Return whether the run was finalized."""
     told = _scalar(found, COMPLETE)
-    if isinstance(told, (int, np.integer)):
+    if isinstance(told, (int, np.integer)) and told in (0, 1):
         return bool(told)
     if COMPLETE in found.datasets or COMPLETE in found.groups:
         gaps.append(f"{COMPLETE!r} is {told!r}, neither 0 nor 1: the run counts as not finalized")

@@ -32,6 +32,7 @@ from simlab.conventions import (
     LOGGED,
     STEP,
     TIME,
+    TIME_SUFFIX,
 )
 from simlab.errors import FormatError, SimlabError
 from simlab.storage.attributes import read_attributes
@@ -46,6 +47,7 @@ from simlab.storage.reading import StoredVariable
 
 _LOGGED_FIELD: Final = re.compile(rf"{LOGGED}(_\d+)?")
 _DEEPEST: Final = 32
+_MOST_AGENTS: Final = 1 << 26
 _OWN_ATTRIBUTES: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
     (ATTR_SEED, (int, np.integer), "whole number"),
     (ATTR_DATE, (str,), "text"),
@@ -130,6 +132,11 @@ class _Reader:
                 here = entries(found.groups[name])
                 contents.gaps += here.gaps
                 self._grid(here, grid, (time,) if name == GROUP_ENVIRONMENT else (), flat=name == GROUP_EPISODES)
+        known = {member.disk.replace(".", "_") + TIME_SUFFIX for member in contents.environment.members}
+        contents.gaps += [f"{dim!r} is the clock of a variable that is not there" for dim in contents.coordinates if _is_orphan(dim, known)]
+        absent = [GROUP_AGENTS] if agents is None and contents.populations else []
+        absent += [GROUP_EPISODES] if GROUP_EPISODES not in found.groups and contents.complete and contents.rows else []
+        contents.gaps += [f"there is no group {name!r}" for name in absent if name not in found.datasets]
 
     def _population(self, name: str, home: Entries, variables: Entries, skip: list[str]) -> None:
         dim = name or AGENT
@@ -141,6 +148,9 @@ class _Reader:
         if name:
             note_scales(self.source, home.datasets.values())
         n = int(axis.shape[0])
+        if n > _MOST_AGENTS:
+            contents.gaps.append(f"{str(axis.name)!r} claims {n:,} agents, so their variables are left out")
+            return
         out = PopulationContents(name=name, dim=dim, n_agents=n)
         out.label, out.key = (self._text_of(home, dim + suffix, dim, n) for suffix in (ID_SUFFIX, KEY_SUFFIX))
         contents.populations[name] = out
@@ -152,6 +162,8 @@ class _Reader:
         if name in home.groups:
             self.contents.gaps.append(f"{name!r} is a group, so the ids of the agents are lost")
         if name not in home.datasets:
+            if n and name.endswith(ID_SUFFIX):
+                self.contents.gaps.append(f"there is no {name!r}: agents are numbered")
             return None
         stored = self._described(home.datasets[name])
         if stored is not None and (len(stored.shape) != 1 or stored.dtype.kind not in "US"):
@@ -191,6 +203,11 @@ class _Reader:
             disk = ".".join(parts)
             name = _given_name(dataset, disk)
             grid.members.append(Member(name, disk, str(dataset.name), self.source, shared))
+        if isinstance(grid, PopulationContents) and not grid.unknown:
+            unsaid = [member.disk for member in grid.members if member.disk not in grid.bits]
+            if unsaid:
+                self.contents.gaps.append(f"no bit says where {', '.join(map(repr, unsaid))} was logged")
+                grid.unknown = True
         lost = sorted(set(grid.bits) - {member.disk for member in grid.members})
         if lost:
             self.contents.gaps.append(f"{', '.join(map(repr, lost))} was logged, but is not in the file")
@@ -255,6 +272,10 @@ class _Reader:
             else:
                 gaps.append(f"{path!r} has no bit {mask} for {word!r}: where it was logged is not known")
                 grid.unknown = True
+
+
+def _is_orphan(dim: str, known: set[str]) -> bool:
+    return dim.endswith(TIME_SUFFIX) and dim not in known
 
 
 def _is_text(dataset: h5py.Dataset) -> bool:

@@ -12,7 +12,17 @@ from typing import Any, Final
 import h5py
 import numpy as np
 
-from simlab.conventions import ATTR_BOOL, ATTR_LOGGED_DTYPE, ATTR_MODALITY, STRLEN_SUFFIX
+from simlab.conventions import (
+    AGENT,
+    ATTR_BOOL,
+    ATTR_ENCODING,
+    ATTR_LOGGED_DTYPE,
+    ATTR_MODALITY,
+    EPISODE,
+    STRLEN_SUFFIX,
+    TIME,
+    TIME_SUFFIX,
+)
 from simlab.errors import FormatError, SimlabError
 from simlab.storage.attributes import read_attributes
 from simlab.storage.damage import ODD, reason
@@ -130,19 +140,21 @@ def _dimension_names(
     own = str(dataset.name).rsplit("/", 1)[-1]
     if not shape:
         return ()
-    names = _names_told(scales, dataset, own, len(shape))
+    names = _names_told(scales, dataset, own, len(shape), gaps)
     if names is not None and len(set(names)) == len(names):
         return names
     if names is None and len(shape) == 1 and is_scale(dataset):
         return (own,)
     lengths = tuple(n for _, n in axes)
     known = tuple(name for name, _ in axes) if lengths and shape[: len(lengths)] == lengths else ()
-    guessed = (*known, *(f"{own}_dim_{axis}" for axis in range(len(known), len(shape))))
+    guessed = [*known, *(f"{own}_dim_{axis}" for axis in range(len(known), len(shape)))]
+    if ATTR_ENCODING in dataset.attrs and len(known) < len(shape):
+        guessed[-1] = own + STRLEN_SUFFIX
     gaps.append(f"{str(dataset.name)!r} has lost the names of its axes; they are called {', '.join(guessed)}")
-    return guessed
+    return tuple(guessed)
 
 
-def _names_told(scales: dict[int, str], dataset: h5py.Dataset, own: str, count: int) -> tuple[str, ...] | None:
+def _names_told(scales: dict[int, str], dataset: h5py.Dataset, own: str, count: int, gaps: list[str]) -> tuple[str, ...] | None:
     """Return the names of the axes; None where the file does not tell them."""
     told = dimension_list(dataset, count)
     if told is None:
@@ -150,10 +162,18 @@ def _names_told(scales: dict[int, str], dataset: h5py.Dataset, own: str, count: 
     names = []
     for axis, references in enumerate(told):
         try:
-            names.append(_name_of(scales, dataset, references) or f"{own}_dim_{axis}")
+            name, length = _scale_of(scales, dataset, references)
         except ODD:
             return None
+        names.append(name or f"{own}_dim_{axis}")
+        if length > dataset.shape[axis] and not _may_lag(name):
+            gaps.append(f"{str(dataset.name)!r} is cut short: it holds {dataset.shape[axis]:,} of {length:,} along {name!r}")
     return tuple(names)
+
+
+def _may_lag(name: str) -> bool:
+    """Whether a dimension grows while a run is recorded; those who read along it look at its length themselves."""
+    return name in (TIME, AGENT, EPISODE) or name.endswith(TIME_SUFFIX)
 
 
 def dimension_list(dataset: h5py.Dataset, count: int) -> Any:
@@ -173,17 +193,18 @@ def dimension_list(dataset: h5py.Dataset, count: int) -> Any:
         return None
 
 
-def _name_of(scales: dict[int, str], dataset: h5py.Dataset, references: Any) -> str | None:
+def _scale_of(scales: dict[int, str], dataset: h5py.Dataset, references: Any) -> tuple[str, int]:
+    """Return name and length of the scale of an axis; no name where it has none."""
     if not len(references):
-        return None
+        return "", 0
     scale = h5py.h5r.dereference(references[0], dataset.id)
     if scale is None:
         raise ValueError("a reference that leads nowhere")
     name = scales.get(h5py.h5o.get_info(scale).addr)
     if name is None:
         found = h5py.h5r.get_name(references[0], dataset.id)
-        name = found.decode().rsplit("/", 1)[-1] if found else None
-    return name
+        name = found.decode().rsplit("/", 1)[-1] if found else ""
+    return name, int(scale.shape[0]) if isinstance(scale, h5py.h5d.DatasetID) and scale.rank == 1 else 0
 
 
 def _is_plain(dataset: h5py.Dataset, stored: np.dtype[Any]) -> bool:

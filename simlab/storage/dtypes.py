@@ -75,7 +75,7 @@ class StoredType:
     def from_disk(self, stored: Array) -> Array:
         """Turn stored values into the logged ones (text into ``str``)."""
         kind = self.logged.kind
-        if kind == "S":
+        if kind == "S" and self.extra:
             width = stored.shape[-1]
             if width == 0:
                 return np.zeros(stored.shape[:-1], "U1")

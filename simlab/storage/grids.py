@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from simlab.conventions import AGENT, TIME
+from simlab.conventions import AGENT, TIME, TIME_SUFFIX
 from simlab.errors import StorageError
 from simlab.storage.describing import describe
 from simlab.storage.dtypes import Array
 from simlab.storage.opening import RunSource
-from simlab.storage.reading import StoredVariable
+from simlab.storage.reading import StoredVariable, memory
+
+_BYTES_PER_ROW = 8
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,10 @@ class Member:
         stored = describe(self.source, self.source.dataset(self.path), [(name, held) for name, held, _ in self.axes])
         for name, _, counting in self.axes:
             stored = stored.fitted(name, counting)
+        names = tuple(name for name, _, _ in self.axes)
+        if stored.dims[: len(names)] != names and not (names == (TIME,) and stored.dims and stored.dims[0].endswith(TIME_SUFFIX)):
+            told = f"{self.path!r} has the axes {stored.dims} and not {names} first, as it should: it is shown as it lies in the file"
+            stored = replace(stored, gaps=(*stored.gaps, told))
         return stored
 
 
@@ -149,5 +155,7 @@ class RunContents:
             try:
                 return stored.read()
             except StorageError as error:
+                if self.rows * _BYTES_PER_ROW > memory():
+                    raise
                 self.gaps.append(f"{error} Rows are numbered instead")
         return np.arange(self.rows)

@@ -72,7 +72,7 @@ def _groups(source: RunSource, group: h5py.Group, path: str, rows: int | None, d
     if COMMITTED in found.datasets:
         clock = read_clock(source, found, TIME, gaps)
         if clock is not None:
-            rows = count_rows(found, {TIME: clock}, True, gaps)
+            rows = count_rows(found, {TIME: clock}, False, gaps)
     variables = {}
     for name, dataset in found.datasets.items():
         if is_plain_dimension(dataset):

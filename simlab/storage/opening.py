@@ -271,7 +271,7 @@ def _check_format(file: h5py.File, path: str) -> None:
     if version is None:
         raise FormatError(f"{path!r} is an HDF5 file, but no run of simlab: it has no {ATTR_FORMAT!r} attribute. {_inventory(file)}")
     major = str(version).split(".")[0]
-    if not major.isdigit():
+    if not (major.isascii() and major.isdigit() and len(major) < 10):
         raise FormatError(f"{path!r} says {ATTR_FORMAT} = {version!r}, which is no version. This simlab reads format {FORMAT_VERSION}.")
     if int(major) > _FORMAT_MAJOR:
         raise FormatError(

@@ -158,10 +158,10 @@ class StoredVariable:
 
     def _read_what_is_there(self, wanted: list[Selector]) -> Array:
         """Read of a dataset that is shorter than its dimensions what it holds; the rest is fill."""
+        self._check_size(wanted, self._blocks())
         held = tuple(min(n, there) for n, there in zip(self.shape, self.extent, strict=True))
         places = [_positions(s, n) for s, n in zip(wanted, self.shape, strict=True)]
         kept = [np.flatnonzero(p < n) for p, n in zip(places, held, strict=True)]
-        self._check_size(list(places), self._blocks())
         out = np.empty(tuple(p.size for p in places), self.dtype)
         out[...] = self._typed(np.full(self.tail, self.fill, self.stored.newbyteorder("=")))
         inner = replace(self, shape=held)
@@ -173,7 +173,7 @@ class StoredVariable:
         lengths = [*(_length(s, n) for s, n in zip(wanted, self.shape, strict=True)), *self.tail]
         needed = math.prod(lengths) * self.stored.itemsize
         pieces = math.prod(min(n, n // c + 2) for n, c in zip(lengths, chunks, strict=True))
-        if needed > _SMALL and (needed > _memory() or pieces > _MOST_PIECES):
+        if needed > _SMALL and (needed > memory() or pieces > _MOST_PIECES):
             raise StorageError(
                 f"{self.path!r} in {self.source.path!r} has the shape {self.shape}; reading {tuple(lengths)} of it takes "
                 f"{needed / 2**30:,.1f} GiB in {pieces:,} chunks. Select a part of it."
@@ -327,7 +327,7 @@ def _length(selector: Selector, size: int) -> int:
 
 
 @cache
-def _memory() -> int:
+def memory() -> int:
     """Return the bytes of memory that the machine has."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
