@@ -26,6 +26,7 @@ from simlab.errors import FormatError, RunError
 from simlab.read.episodes import episode_table
 from simlab.read.flatten import decoded_attributes
 from simlab.storage.contents import read_contents
+from simlab.storage.damage import ODD, reason
 from simlab.storage.finding import find_simulations, select_simulation
 from simlab.storage.grids import Member, RunContents
 from simlab.storage.groups import attachment_names, read_scalars
@@ -123,8 +124,8 @@ def _variables(source: RunSource, contents: RunContents, gaps: list[str]) -> lis
         for member in grid.members:
             try:
                 out.append(_variable(source, member, f"{population}." if population else "", population))
-            except RunError as error:
-                gaps.append(str(error))
+            except ODD as error:  # what is below a damaged header, no description foresees
+                gaps.append(str(error) if isinstance(error, RunError) else f"{member.path!r} cannot be described: {reason(error)}")
     return out
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import xarray as xr
 from simlab.conventions import AGENT, ATTR_CONFIG, GROUP_ATTACHMENTS, GROUP_REPORT, OBSERVATIONS, TIME
 from simlab.errors import InputError, NotInRunError, StateError, did_you_mean
 from simlab.read.episodes import episode_table, own_clocks, rows_until, select_episode, select_times, table_from_rows
-from simlab.read.flatten import decoded_attributes
+from simlab.read.flatten import decoded_attributes, with_netcdf_names
 from simlab.read.gaps import tell
 from simlab.read.origin import Agents, Origin, origin_of
 from simlab.read.selecting import agent_groups, modalities, presence, select_agents, variables_of
@@ -295,6 +296,34 @@ class SimulationAccessor:
         """What the logger counted: rows, bytes raw and stored, overwritten, coerced and late values, seconds."""
         origin = self._file()
         return read_scalars(origin.source, f"{origin.simulation}/{GROUP_REPORT}")
+
+    def to_netcdf(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Write the Dataset to a netCDF file, as ``ds.to_netcdf`` does, under names that netCDF takes.
+
+        In netCDF "/" parts groups, so ``ds.to_netcdf`` refuses a variable called "arm/left". Here it becomes ``arm_left``, and its
+        attribute ``original_name`` keeps the name that was given.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where to write.
+        **options
+            As for `xarray.Dataset.to_netcdf`.
+
+        Examples
+        --------
+        >>> import os.path, tempfile, simlab
+        >>> folder = tempfile.mkdtemp()
+        >>> with simlab.HDF5Logger(os.path.join(folder, "run.h5")) as log:
+        ...     log.log_agent_step("a", 0, {"arm/left": 1.0})
+        >>> with simlab.open_run(os.path.join(folder, "run.h5")) as ds:
+        ...     ds.sim.to_netcdf(os.path.join(folder, "run.nc"))
+        >>> import xarray as xr
+        >>> with xr.open_dataset(os.path.join(folder, "run.nc")) as ds:
+        ...     print(list(ds.data_vars), ds["arm_left"].attrs["original_name"])
+        ['arm_left'] arm/left
+        """
+        return with_netcdf_names(self._ds).to_netcdf(path, **options)
 
     # -- pictures
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -182,6 +182,32 @@ class _Builder:
         ds.variables[TIME].encoding[KEY] = self.origin
         ds.encoding = {"source": self.contents.source.path, KEY: self.origin}
         return ds
+
+
+def with_netcdf_names(ds: xr.Dataset) -> xr.Dataset:
+    """Return a Dataset without "/" in the names of variables and axes; the attribute ``original_name`` keeps what they were.
+
+    Examples
+    --------
+    >>> with_netcdf_names(xr.Dataset({"a/b": 1, "a_b": 2}))["a_b_2"].attrs
+    {'original_name': 'a/b'}
+    """
+    taken = {str(name) for name in (*ds.variables, *ds.dims)}
+    names: dict[Hashable, str] = {}
+    for old in dict.fromkeys((*ds.variables, *ds.dims)):
+        if "/" not in str(old):
+            continue
+        plain = new = str(old).strip("/").replace("/", "_") or "_"
+        n = 2
+        while new in taken:
+            new, n = f"{plain}_{n}", n + 1
+        taken.add(new)
+        names[old] = new
+    renamed = ds.rename(names) if names else ds
+    for old, new in names.items():
+        if new in renamed.variables:
+            renamed[new].attrs[ATTR_ORIGINAL_NAME] = str(old)
+    return renamed
 
 
 def clean_attributes(stored: StoredVariable) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from simlab.conventions import COMMITTED, COMPLETE, TIME
 from simlab.errors import FormatError
 from simlab.storage.damage import ODD, reason
 from simlab.storage.describing import describe
-from simlab.storage.finding import Entries
+from simlab.storage.entries import Entries
 from simlab.storage.opening import RunSource
 from simlab.storage.reading import StoredVariable
 

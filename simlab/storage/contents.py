@@ -39,7 +39,7 @@ from simlab.storage.attributes import read_attributes
 from simlab.storage.clocks import count_rows, is_complete, read_clock
 from simlab.storage.damage import ODD, reason
 from simlab.storage.describing import describe, is_plain_dimension, is_scale, note_scales
-from simlab.storage.finding import Entries, address, entries
+from simlab.storage.entries import Entries, address, entries
 from simlab.storage.grids import GridContents, Member, PopulationContents, RunContents
 from simlab.storage.netcdf import is_group_count
 from simlab.storage.opening import RunSource

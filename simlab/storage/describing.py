@@ -27,7 +27,7 @@ from simlab.errors import FormatError, SimlabError
 from simlab.storage.attributes import read_attributes
 from simlab.storage.damage import ODD, reason
 from simlab.storage.dtypes import StoredType, logged_type
-from simlab.storage.finding import address
+from simlab.storage.entries import address
 from simlab.storage.opening import RunSource
 from simlab.storage.reading import StoredVariable
 

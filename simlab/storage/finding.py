@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import h5py
@@ -12,6 +11,7 @@ import h5py
 from simlab.conventions import COMMITTED, EPISODE, GROUP_AGENTS, GROUP_ENVIRONMENT, GROUP_EPISODES, STEP, TIME
 from simlab.errors import FormatError, InputError, RunNotFoundError, SimlabError, did_you_mean
 from simlab.storage.damage import ODD, reason
+from simlab.storage.entries import address, entries
 from simlab.storage.opening import RunSource
 
 _DIGITS: Final = re.compile(r"(\d+)")
@@ -32,65 +32,6 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
     """
     # Python refuses to make a number of more digits than that.
     return [(0, int(part[-4000:]), "") if part.isdecimal() else (1, 0, part) for part in _DIGITS.split(name) if part]
-
-
-@dataclass(slots=True)
-class Entries:
-    """What lies in a group, each object opened once.
-
-    Attributes
-    ----------
-    groups : dict of str to h5py.Group
-        Groups, by name.
-    datasets : dict of str to h5py.Dataset
-        Datasets, by name.
-    gaps : list of str
-        What cannot be opened, and why.
-    """
-
-    groups: dict[str, h5py.Group] = field(default_factory=dict)
-    datasets: dict[str, h5py.Dataset] = field(default_factory=dict)
-    gaps: list[str] = field(default_factory=list)
-
-
-def entries(group: h5py.Group) -> Entries:
-    """Return what lies in a group, in its order.
-
-    A link may lead out of the file, nowhere, or in a circle: only what lies here counts.
-    """
-    out = Entries()
-    try:
-        names = [name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape") for name in group]
-    except ODD as error:
-        out.gaps.append(f"what lies in {_path(group)!r} cannot be listed: {reason(error)}")
-        return out
-    for name in names:
-        try:
-            text = name.decode()
-        except UnicodeDecodeError:
-            out.gaps.append(f"{_path(group)!r} holds something whose name is no UTF-8: {name!r}")
-            continue
-        try:
-            if group.id.links.get_info(name).type != h5py.h5l.TYPE_HARD:
-                continue
-            found = h5py.h5o.open(group.id, name)
-            if isinstance(found, h5py.h5g.GroupID):
-                out.groups[text] = h5py.Group(found)
-            elif isinstance(found, h5py.h5d.DatasetID):
-                out.datasets[text] = h5py.Dataset(found)
-        except ODD as error:
-            out.gaps.append(f"{_path(group).rstrip('/')}/{text} cannot be opened: {reason(error)}")
-    return out
-
-
-def _path(obj: h5py.HLObject) -> str:
-    name = obj.name
-    return name.decode("utf-8", "backslashreplace") if isinstance(name, bytes) else str(name or "/")
-
-
-def address(obj: h5py.HLObject) -> int:
-    """Return where an object lies; two names of one object share it."""
-    return int(h5py.h5o.get_info(obj.id).addr)
 
 
 def find_simulations(source: RunSource | str) -> list[str]:
@@ -153,16 +94,6 @@ def _is_simulation(group: h5py.Group, damaged: bool = True) -> bool:
         return links.exists(_COMMITTED) and group.get(COMMITTED, getclass=True) is h5py.Dataset and group[COMMITTED].shape == ()
     except ODD:
         return False
-
-
-def groups_below(group: h5py.Group) -> list[str]:
-    """Return the names of the groups that lie in a group."""
-    return list(entries(group).groups)
-
-
-def data_below(group: h5py.Group) -> list[h5py.Dataset]:
-    """Return the datasets that lie in a group."""
-    return list(entries(group).datasets.values())
 
 
 def select_simulation(source: RunSource, simulation: str | None) -> str:
