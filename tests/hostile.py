@@ -7,9 +7,11 @@ is, and returns what became of each: the value, the gap that was told, or the er
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import pickle
+import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,7 +56,7 @@ def replace_dataset(file: h5py.File, path: str, data: Any, **options: Any) -> No
     """Put other data in the place of a dataset, with the attributes that it had."""
     old = file[path]
     kept = {k: old.attrs[k] for k in old.attrs if k not in ("DIMENSION_LIST", "CLASS", "NAME", "_FillValue")}
-    references = [[r for r in axis] for axis in old.attrs["DIMENSION_LIST"]] if "DIMENSION_LIST" in old.attrs else []
+    references = [list(axis) for axis in old.attrs["DIMENSION_LIST"]] if "DIMENSION_LIST" in old.attrs else []
     is_scale, name = old.is_scale, old.name
     del file[path]
     new = file.create_dataset(name, data=data, **options)
@@ -76,8 +78,10 @@ def _attributes_of_odd_values() -> None:
     }  # fmt: skip
     variables = {
         "modality": "agents/rewards", "simlab_dtype": "agents/rewards", "dtype": "agents/terminated", "original_name": "agents/rewards",
-        "units": "agents/rewards", "kind": "agents/observations/vision", "_FillValue": "agents/rewards", "every": "environment/state_snapshots",
-        "flag_masks": "agents/logged", "flag_meanings": "agents/logged", "DIMENSION_LIST": "agents/rewards", "CLASS": "time", "NAME": "time",
+        "units": "agents/rewards", "kind": "agents/observations/vision", "_FillValue": "agents/rewards",
+        "every": "environment/state_snapshots",
+        "flag_masks": "agents/logged", "flag_meanings": "agents/logged", "DIMENSION_LIST": "agents/rewards", "CLASS": "time",
+        "NAME": "time",
         "_Encoding": "agent_id",
     }  # fmt: skip
     for name, place in {**places, **{k: f"{SIMULATION}/{v}" for k, v in variables.items()}}.items():
@@ -87,8 +91,10 @@ def _attributes_of_odd_values() -> None:
 
 def _datasets_of_odd_kinds() -> None:
     paths = (
-        "committed", "complete", "time", "step", "episode", "agent", "agent_id", "agents/logged", "agents/rewards", "agents/observations/vision",
-        "environment/resource_count", "environment/state_snapshots", "environment/state_snapshots_time", "environment/logged", "episodes/start",
+        "committed", "complete", "time", "step", "episode", "agent", "agent_id", "agents/logged", "agents/rewards",
+        "agents/observations/vision",
+        "environment/resource_count", "environment/state_snapshots", "environment/state_snapshots_time", "environment/logged",
+        "episodes/start",
         "episodes/length", "episodes/episode", "episodes/outcome", "episodes/logged", "attachments/world/walls", "attachments/world/note",
         "agents/observations/vision_channel_label",
     )  # fmt: skip
@@ -142,7 +148,8 @@ def _datasets_of_odd_kinds() -> None:
 def _resized() -> None:
     paths = (
         "time", "step", "episode", "agent", "agent_id", "agents/logged", "agents/rewards", "agents/observations/vision",
-        "environment/resource_count", "environment/state_snapshots", "environment/state_snapshots_time", "episodes/start", "episodes/outcome",
+        "environment/resource_count", "environment/state_snapshots", "environment/state_snapshots_time", "episodes/start",
+        "episodes/outcome",
         "episodes/episode", "episodes/seed",
     )  # fmt: skip
     for path in paths:
@@ -303,7 +310,8 @@ def data_in_another_file(file: h5py.File) -> None:
 
 def _flipped_chunks() -> None:
     paths = (
-        "time", "step", "episode", "agent_id", "agents/logged", "agents/rewards", "agents/observations/vision", "environment/resource_count",
+        "time", "step", "episode", "agent_id", "agents/logged", "agents/rewards", "agents/observations/vision",
+        "environment/resource_count",
         "environment/state_snapshots", "environment/state_snapshots_time", "episodes/start", "episodes/outcome", "attachments/world/walls",
     )  # fmt: skip
     for path in paths:
@@ -331,7 +339,8 @@ _flipped_chunks()
 def _plain(value: Any) -> Any:
     """Return values that compare by ==, NaN equal to NaN."""
     if isinstance(value, np.ndarray):
-        return (str(value.dtype), value.shape, value.tobytes() if value.dtype.kind != "O" else repr(value.tolist()))
+        octets = repr(value.tolist()).encode() if value.dtype.kind == "O" else value.tobytes()
+        return (str(value.dtype), value.shape, hashlib.sha1(octets).hexdigest())
     return repr(value)
 
 
@@ -438,3 +447,24 @@ def ask_everything(path: Path) -> dict[str, tuple[str, Any]]:
         opening = [str(w.message) for w in caught if issubclass(w.category, DamageWarning)]
     out["warnings"] = ("told", "\n".join(dict.fromkeys(opening))) if opening else ("value", "")
     return out
+
+
+def small_run(path: Path) -> None:
+    """Record a run that has everything that the mutations change, and is quick to read."""
+    from simlab.demo import record_demo
+
+    record_demo(path, episodes=2, steps=12)
+
+
+def judge(path: Path) -> list[tuple[str, str]]:
+    """Return the questions that ended in a raw error, and the error."""
+    return [(question, str(value)) for question, (kind, value) in ask_everything(path).items() if kind == "raw"]
+
+
+def try_mutation(source: str, folder: str, name: str) -> list[tuple[str, str]]:
+    """Change a copy of a run in one way, ask everything of it, and return what ended in a raw error."""
+    path = Path(folder, "run.h5")
+    shutil.copy(source, path)
+    with h5py.File(path, "r+") as file:
+        MUTATIONS[name](file)
+    return judge(path)

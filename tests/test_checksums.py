@@ -75,7 +75,9 @@ def test_any_flipped_bit_is_found(stored: tuple[Path, np.ndarray]) -> None:
             broken[info.byte_offset + at] ^= bit
             path.write_bytes(broken)
             variable = opened(path)
-            with pytest.raises(StorageError, match=r"'/rewards'.*a\.h5.*1 chunk.*rewards_dim_0 2-2, rewards_dim_1 400-799.*checksum is wrong"):
+            with pytest.raises(
+                StorageError, match=r"'/rewards'.*a\.h5.*1 chunk.*rewards_dim_0 2-2, rewards_dim_1 400-799.*checksum is wrong"
+            ):
                 variable.read()
             np.testing.assert_array_equal(variable.read(slice(0, 2)), values[:2])
             np.testing.assert_array_equal(variable.read(slice(None), slice(800, None)), values[:, 800:])

@@ -108,11 +108,11 @@ def simulation_facts(source: RunSource, name: str) -> dict[str, Any]:
         "environment_type": plain(attributes.get(ATTR_ENVIRONMENT_TYPE)),
         "config": plain(attributes.get(ATTR_CONFIG)),
         "attributes": {str(key): plain(value) for key, value in attributes.items() if key not in _OWN_KEYS},
-        "attachments": [str(a) for a in attachment_names(source, f"{name}/{GROUP_ATTACHMENTS}")],
+        "attachments": [str(a) for a in attachment_names(source, f"{name}/{GROUP_ATTACHMENTS}", gaps)],
         "variables": variables,
         "raw_bytes": raw,
         "stored_bytes": stored,
-        "report": plain(read_scalars(source, f"{name}/{GROUP_REPORT}")),
+        "report": plain(read_scalars(source, f"{name}/{GROUP_REPORT}", gaps)),
         "problems": [plain(gap) for gap in dict.fromkeys(gaps)],
     }
 

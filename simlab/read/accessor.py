@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from simlab.conventions import AGENT, ATTR_CONFIG, GROUP_ATTACHMENTS, GROUP_REPORT, OBSERVATIONS, TIME
+from simlab.conventions import ATTR_CONFIG, GROUP_ATTACHMENTS, GROUP_REPORT, OBSERVATIONS
 from simlab.errors import InputError, NotInRunError, StateError, did_you_mean
-from simlab.read.episodes import episode_table, own_clocks, rows_until, select_episode, select_times, table_from_rows
+from simlab.read.episodes import episode_table, select_episode, select_times, table_from_rows
 from simlab.read.flatten import decoded_attributes, with_netcdf_names
 from simlab.read.gaps import tell
 from simlab.read.origin import Agents, Origin, origin_of
 from simlab.read.selecting import agent_groups, modalities, presence, select_agents, variables_of
+from simlab.read.snapshots import latest
 from simlab.read.transitions import transitions
 from simlab.storage.grids import RunContents
 from simlab.storage.groups import attachment_names, read_attached, read_scalars
@@ -203,20 +204,8 @@ class SimulationAccessor:
         NotInRunError
             If there is no such variable, or nothing was logged that early.
         """
-        if name not in self._ds.data_vars:
-            raise NotInRunError(f"There is no variable {name!r} in the run.{did_you_mean(str(name), map(str, self._ds.data_vars))}")
-        values = self._ds[name]
-        clock = next((d for d in (TIME, *own_clocks(self._ds)) if d in values.dims), None)
-        if clock is None or any(d in values.dims for d in (AGENT, *(g.dim for g in self._groups()))):
-            raise InputError(
-                f"{name!r} has the axes {values.dims}; a snapshot is of a variable of the environment. Use ds[{name!r}].sel(...)."
-            )
-        values = values.isel({clock: slice(0, rows_until(self._ds, clock, time))})
-        if clock == TIME and self._contents() is not None:
-            values = values.isel({TIME: self.present(name).values[: values.sizes[TIME]]})
-        if not values.sizes[clock]:
-            raise NotInRunError(f"{name!r} was not logged at or before time {time}. ds[{name!r}][{clock!r}] has the times at which it was.")
-        return values.isel({clock: -1})
+        known = self._contents() is not None
+        return latest(self._ds, name, time, [g.dim for g in self._groups()], self.present if known else None)
 
     def transitions(self, agent_id: Any = None, observation: str | Iterable[str] | None = None) -> xr.Dataset:
         """Return transitions, aligned within each episode and loaded; see `simlab.read.transitions` for the convention.
@@ -268,7 +257,10 @@ class SimulationAccessor:
     def attachments(self) -> list[str]:
         """The names of what was attached."""
         origin = self._file()
-        return list(attachment_names(origin.source, f"{origin.simulation}/{GROUP_ATTACHMENTS}"))
+        gaps: list[str] = []
+        names = list(attachment_names(origin.source, f"{origin.simulation}/{GROUP_ATTACHMENTS}", gaps))
+        tell(origin.source.path, gaps)
+        return names
 
     def attachment(self, name: str) -> Any:
         """Return what was attached under a name: nested dictionaries of arrays, text and numbers.
@@ -282,11 +274,11 @@ class SimulationAccessor:
         """
         origin = self._file()
         place = f"{origin.simulation}/{GROUP_ATTACHMENTS}"
-        names = attachment_names(origin.source, place)
+        gaps: list[str] = []
+        names = attachment_names(origin.source, place, gaps)
         if name not in names:
             there = ", ".join(map(repr, names)) or "nothing"
             raise NotInRunError(f"Nothing was attached as {name!r}; there is {there}.{did_you_mean(str(name), names)}")
-        gaps: list[str] = []
         value = read_attached(origin.source, f"{place}/{names[name]}", gaps)
         tell(origin.source.path, gaps)
         return value
@@ -295,7 +287,10 @@ class SimulationAccessor:
     def report(self) -> dict[str, Any]:
         """What the logger counted: rows, bytes raw and stored, overwritten, coerced and late values, seconds."""
         origin = self._file()
-        return read_scalars(origin.source, f"{origin.simulation}/{GROUP_REPORT}")
+        gaps: list[str] = []
+        numbers = read_scalars(origin.source, f"{origin.simulation}/{GROUP_REPORT}", gaps)
+        tell(origin.source.path, gaps)
+        return numbers
 
     def to_netcdf(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Write the Dataset to a netCDF file, as ``ds.to_netcdf`` does, under names that netCDF takes.

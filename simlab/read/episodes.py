@@ -104,7 +104,13 @@ def _recorded(contents: RunContents, gaps: list[str]) -> tuple[Array, Array, Arr
         return none
     ignored: list[str] = []  # each column is told of by `episode_table`
     (first, starts), (second, lengths) = (_column(members[name], numbers.size, ignored) for name in (START, LENGTH))
-    if first is None or second is None or starts is None or lengths is None or {starts.dtype.kind, lengths.dtype.kind, numbers.dtype.kind} - {"i", "u"}:
+    if (
+        first is None
+        or second is None
+        or starts is None
+        or lengths is None
+        or {starts.dtype.kind, lengths.dtype.kind, numbers.dtype.kind} - {"i", "u"}
+    ):
         gaps.append("the starts or lengths in the table of episodes are damaged: the rows tell of its episodes")
         return none
     if numbers.size and (starts.min() < 0 or lengths.min() < 0 or int(starts.max()) + int(lengths.max()) >= 2**63):

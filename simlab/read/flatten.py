@@ -136,7 +136,8 @@ class _Builder:
             times = clock.read()
             times = times[times <= self.time[-1]] if self.time.size else times[:0]
             if clock.shape[0] < stored.shape[0] and self.contents.complete:
-                self.contents.gaps.append(f"{clock.path!r} has {clock.shape[0]:,} times for the {stored.shape[0]:,} entries of {stored.name!r}")
+                lengths = f"{clock.shape[0]:,} times for the {stored.shape[0]:,} entries"
+                self.contents.gaps.append(f"{clock.path!r} has {lengths} of {stored.name!r}")
             before = stored.gaps
             stored = stored.fitted(dims[0], times.size)
             self.contents.gaps += stored.gaps[len(before) :]

@@ -28,7 +28,8 @@ def tell(path: str, gaps: Iterable[str]) -> None:
         return
     more = [f"and {len(told) - _MOST} more"] if len(told) > _MOST else []
     parts = "\n  ".join([*told[:_MOST], *more])
-    warnings.warn(f"{path!r} is damaged in {len(told)} place{'s' if len(told) > 1 else ''}; the rest was opened:\n  {parts}", DamageWarning, _depth())
+    places = f"{len(told)} place{'s' if len(told) > 1 else ''}"
+    warnings.warn(f"{path!r} is damaged in {places}; the rest was opened:\n  {parts}", DamageWarning, _depth())
 
 
 def _depth() -> int:

@@ -177,7 +177,7 @@ def list_runs(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 def _summary(source: RunSource, name: str) -> dict[str, Any]:
     try:
-        contents = read_contents(source, name)
+        contents = read_contents(source, name, outline=True)
     except RunError as error:
         return {"variables": [], "problem": str(error)}
     gaps = list(contents.gaps)

@@ -179,5 +179,7 @@ def _bit(grid: GridContents, disk: str, dims: tuple[str, ...], coords: dict[str,
     # Without a bit of its own (start and length of episodes) a variable is there in every entry.
     variable = xr.Variable(dims, np.ones(shape, bool)) if bits is None else lazy(dims, BitArray(bits, mask))
     if variable.shape != shape:
-        raise StateError(f"Where {disk!r} was logged is not known: its bits have the shape {variable.shape}, not {shape}. The run is damaged.")
+        raise StateError(
+            f"Where {disk!r} was logged is not known: its bits have the shape {variable.shape}, not {shape}. The run is damaged."
+        )
     return xr.DataArray(variable, coords={d: (d, c) for d, c in coords.items()})

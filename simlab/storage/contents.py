@@ -56,8 +56,17 @@ _OWN_ATTRIBUTES: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
 )
 
 
-def read_contents(source: RunSource, simulation: str) -> RunContents:
+def read_contents(source: RunSource, simulation: str, *, outline: bool = False) -> RunContents:
     """Return what a simulation holds.
+
+    Parameters
+    ----------
+    source : RunSource
+        The file.
+    simulation : str
+        Its name.
+    outline : bool, optional
+        Leave out what only a reader of values needs (ids, labels, logged bits), and what is wrong with it: a third of the time.
 
     Raises
     ------
@@ -65,18 +74,18 @@ def read_contents(source: RunSource, simulation: str) -> RunContents:
         If the simulation lacks what every simulation has, or is too damaged to be read.
     """
     try:
-        return _read_contents(source, simulation)
+        return _read_contents(source, simulation, outline)
     except ODD as error:
         if isinstance(error, SimlabError):
             raise
         raise FormatError(f"Simulation {simulation!r} of {source.path!r} is damaged: {reason(error)}. Restore it from a copy.") from error
 
 
-def _read_contents(source: RunSource, simulation: str) -> RunContents:
+def _read_contents(source: RunSource, simulation: str, outline: bool) -> RunContents:
     group = source.file()[simulation]
     found = entries(group)
     gaps = list(found.gaps)
-    note_scales(source, found.datasets.values())
+    note_scales(source, found.datasets)
     clocks = {name: stored for name in (TIME, STEP, EPISODE) if (stored := read_clock(source, found, name, gaps)) is not None}
     if not clocks:
         raise FormatError(
@@ -91,7 +100,7 @@ def _read_contents(source: RunSource, simulation: str) -> RunContents:
         {name: stored.limited(TIME, rows) for name, stored in clocks.items()}, gaps=gaps,
     )  # fmt: skip
     _check_attributes(contents.attrs, gaps)
-    _Reader(source, contents).read(found)
+    _Reader(source, contents, outline).read(found)
     return contents
 
 
@@ -108,6 +117,7 @@ class _Reader:
 
     source: RunSource
     contents: RunContents
+    outline: bool
     seen: set[int] = field(default_factory=set)
 
     def read(self, found: Entries) -> None:
@@ -146,7 +156,7 @@ class _Reader:
             contents.gaps.append(f"{str(axis.name)!r} is no axis of agents, so the variables of agents on it are left out")
             return
         if name:
-            note_scales(self.source, home.datasets.values())
+            note_scales(self.source, home.datasets)
         n = int(axis.shape[0])
         if n > _MOST_AGENTS:
             contents.gaps.append(f"{str(axis.name)!r} claims {n:,} agents, so their variables are left out")
@@ -159,6 +169,8 @@ class _Reader:
 
     def _text_of(self, home: Entries, name: str, dim: str, n: int) -> StoredVariable | None:
         """Return where the ids of agents lie, if they are one text for each."""
+        if self.outline:
+            return None
         if name in home.groups:
             self.contents.gaps.append(f"{name!r} is a group, so the ids of the agents are lost")
         if name not in home.datasets:
@@ -192,7 +204,9 @@ class _Reader:
         shared = axes
         if flat:  # a table of episodes has one axis, its own
             rows = group.datasets.get(EPISODE)
-            shared = () if rows is None or rows.shape is None or len(rows.shape) != 1 else ((EPISODE, int(rows.shape[0]), int(rows.shape[0])),)
+            shared = (
+                () if rows is None or rows.shape is None or len(rows.shape) != 1 else ((EPISODE, int(rows.shape[0]), int(rows.shape[0])),)
+            )
         for path, dataset in self._walk(group, "", frozenset(skip)):
             parts = path.split("/")
             if not flat and len(parts) > 1 and parts[0] in AGENT_MODALITIES and isinstance(grid, PopulationContents):
@@ -203,7 +217,7 @@ class _Reader:
             disk = ".".join(parts)
             name = _given_name(dataset, disk)
             grid.members.append(Member(name, disk, str(dataset.name), self.source, shared))
-        if isinstance(grid, PopulationContents) and not grid.unknown:
+        if isinstance(grid, PopulationContents) and not grid.unknown and not self.outline:
             unsaid = [member.disk for member in grid.members if member.disk not in grid.bits]
             if unsaid:
                 self.contents.gaps.append(f"no bit says where {', '.join(map(repr, unsaid))} was logged")
@@ -213,15 +227,14 @@ class _Reader:
             self.contents.gaps.append(f"{', '.join(map(repr, lost))} was logged, but is not in the file")
 
     def _walk(self, group: Entries, path: str, skip: frozenset[str], depth: int = 0) -> Iterator[tuple[str, h5py.Dataset]]:
-        scales = {name for name, dataset in group.datasets.items() if is_scale(dataset)}
-        note_scales(self.source, (group.datasets[name] for name in scales))
+        scales = note_scales(self.source, group.datasets)
         labels = self._note_labels(group.datasets)
         for name, dataset in group.datasets.items():
             if name in skip or name in labels or is_group_count(dataset):
                 continue
             if name not in scales:
                 yield path + name, dataset
-            elif not is_plain_dimension(dataset) and (stored := self._described(dataset)) is not None:
+            elif not self._skips(name) and not is_plain_dimension(dataset) and (stored := self._described(dataset)) is not None:
                 if len(stored.shape) == 1 and stored.dtype.kind in "iuf":
                     self.contents.coordinates[name] = stored
                 else:
@@ -234,11 +247,17 @@ class _Reader:
                 self.contents.gaps += below.gaps
                 yield from self._walk(below, f"{path}{name}/", frozenset(), depth + 1)
 
+    def _skips(self, scale: str) -> bool:
+        return self.outline and scale != EPISODE
+
     def _note_labels(self, datasets: dict[str, h5py.Dataset]) -> set[str]:
         """Remember the labels among some datasets, by their dimension, and return their names."""
         names = set()
         for name, dataset in datasets.items():
             if not name.endswith(LABEL_SUFFIX) or not _is_text(dataset):
+                continue
+            if self.outline:
+                names.add(name)
                 continue
             stored = self._described(dataset)
             if stored is not None and stored.dims == (name.removesuffix(LABEL_SUFFIX),):
@@ -248,6 +267,8 @@ class _Reader:
 
     def _note_bits(self, dataset: h5py.Dataset, grid: GridContents, axes: tuple[tuple[str, int, int], ...]) -> None:
         """Remember which bit tells of which variable."""
+        if self.outline:
+            return
         gaps, path = self.contents.gaps, str(dataset.name)
         try:
             stored = describe(self.source, dataset, [(name, held) for name, held, _ in axes])

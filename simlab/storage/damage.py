@@ -17,11 +17,11 @@ _MOST: Final = 300
 
 
 def reason(error: BaseException) -> str:
-    """Return what an error says, on one line and short enough for a message.
+    r"""Return what an error says, on one line and short enough for a message.
 
     Examples
     --------
-    >>> reason(KeyError("no such\\n name"))
+    >>> reason(KeyError("no such\n name"))
     'no such name'
     >>> reason(MemoryError())
     'MemoryError'

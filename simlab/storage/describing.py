@@ -6,7 +6,7 @@ the file, and each such gap is told. What cannot be shown at all is refused by n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import h5py
@@ -73,7 +73,9 @@ def _describe(source: RunSource, dataset: h5py.Dataset, axes: Sequence[tuple[str
     dims = _dimension_names(source.scales, dataset, shape, axes, gaps)
     kind = logged_type(stored, attrs)
     if ATTR_LOGGED_DTYPE in attrs and ATTR_LOGGED_DTYPE not in kind.attributes:
-        gaps.append(f"{path!r} says {ATTR_LOGGED_DTYPE} = {attrs[ATTR_LOGGED_DTYPE]!r}, which does not fit {stored}: it is shown as {stored}")
+        gaps.append(
+            f"{path!r} says {ATTR_LOGGED_DTYPE} = {attrs[ATTR_LOGGED_DTYPE]!r}, which does not fit {stored}: it is shown as {stored}"
+        )
     if ATTR_BOOL in attrs and kind.logged.kind != "b":
         gaps.append(f"{path!r} says {ATTR_BOOL} = {attrs[ATTR_BOOL]!r}, which does not fit {stored}: it is shown as {stored}")
     if ATTR_MODALITY in attrs and not isinstance(attrs[ATTR_MODALITY], str):
@@ -94,15 +96,16 @@ def _describe(source: RunSource, dataset: h5py.Dataset, axes: Sequence[tuple[str
     )  # fmt: skip
 
 
-def note_scales(source: RunSource, datasets: Iterable[h5py.Dataset]) -> None:
-    """Remember where the scales among some datasets lie.
+def note_scales(source: RunSource, datasets: Mapping[str, h5py.Dataset]) -> set[str]:
+    """Remember where the scales among some datasets lie, and return their names.
 
     A reference holds an address; HDF5 would search the whole file for the name that belongs to it.
     """
     known = source.scales
-    for dataset in datasets:
-        if is_scale(dataset):
-            known[address(dataset)] = str(dataset.name).rsplit("/", 1)[-1]
+    names = {name for name, dataset in datasets.items() if is_scale(dataset)}
+    for name in names:
+        known[address(datasets[name])] = name
+    return names
 
 
 def is_scale(dataset: h5py.Dataset) -> bool:

@@ -84,7 +84,7 @@ class StoredType:
         if kind == "c":
             return np.ascontiguousarray(stored).view(self.logged).reshape(stored.shape[:-1])
         if kind == "b":
-            return stored != 0  # a view would make truth values of other bytes than 0 and 1
+            return np.asarray(stored != 0)  # a view would make truth values of other bytes than 0 and 1
         if kind in "Mm":
             # ascontiguousarray alone makes one row of a single value.
             return np.ascontiguousarray(stored).view(self.logged).reshape(stored.shape)

@@ -90,8 +90,9 @@ def _is_simulation(group: h5py.Group, damaged: bool = True) -> bool:
     try:
         links: Any = group.id.links
         if damaged:
-            return links.exists(_COMMITTED) or sum(map(links.exists, _MARKS)) >= _ENOUGH_MARKS
-        return links.exists(_COMMITTED) and group.get(COMMITTED, getclass=True) is h5py.Dataset and group[COMMITTED].shape == ()
+            return bool(links.exists(_COMMITTED)) or sum(map(links.exists, _MARKS)) >= _ENOUGH_MARKS
+        scalar = links.exists(_COMMITTED) and group.get(COMMITTED, getclass=True) is h5py.Dataset and group[COMMITTED].shape == ()
+        return bool(scalar)
     except ODD:
         return False
 

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from simlab.conventions import AGENT, TIME, TIME_SUFFIX
-from simlab.errors import StorageError
+from simlab.errors import FormatError, SimlabError, StorageError
+from simlab.storage.damage import ODD, reason
 from simlab.storage.describing import describe
 from simlab.storage.dtypes import Array
 from simlab.storage.opening import RunSource
@@ -51,7 +52,13 @@ class Member:
         FormatError
             If it is too damaged for that.
         """
-        stored = describe(self.source, self.source.dataset(self.path), [(name, held) for name, held, _ in self.axes])
+        try:
+            dataset = self.source.dataset(self.path)
+        except ODD as error:
+            if isinstance(error, SimlabError):
+                raise
+            raise FormatError(f"{self.path!r} in {self.source.path!r} is damaged: {reason(error)}.") from error
+        stored = describe(self.source, dataset, [(name, held) for name, held, _ in self.axes])
         for name, _, counting in self.axes:
             stored = stored.fitted(name, counting)
         names = tuple(name for name, _, _ in self.axes)

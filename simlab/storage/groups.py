@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -68,7 +67,7 @@ def read_groups(source: RunSource) -> Iterator[StoredGroup]:
 def _groups(source: RunSource, group: h5py.Group, path: str, rows: int | None, depth: int, seen: set[int]) -> Iterator[StoredGroup]:
     found = entries(group)
     gaps = list(found.gaps)
-    note_scales(source, found.datasets.values())
+    note_scales(source, found.datasets)
     if COMMITTED in found.datasets:
         clock = read_clock(source, found, TIME, gaps)
         if clock is not None:
@@ -94,30 +93,47 @@ def _groups(source: RunSource, group: h5py.Group, path: str, rows: int | None, d
             yield from _groups(source, inner, f"{path.rstrip('/')}/{name}", rows, depth + 1, seen)
 
 
-def read_scalars(source: RunSource, path: str) -> dict[str, Any]:
-    """Return the single numbers in a group, by name; empty where there is no such group, without those that cannot be read."""
+def read_scalars(source: RunSource, path: str, gaps: list[str]) -> dict[str, Any]:
+    """Return the single numbers in a group, by name; empty where there is no such group.
+
+    Parameters
+    ----------
+    source : RunSource
+        The file.
+    path : str
+        Where the group lies.
+    gaps : list of str
+        Takes one sentence for each that cannot be read.
+    """
     out = {}
-    for name, dataset in _below(source, path).datasets.items():
-        with contextlib.suppress(*ODD):
+    found = _below(source, path)
+    gaps += found.gaps
+    for name, dataset in found.datasets.items():
+        try:
             if dataset.shape == () and dataset.dtype.kind in "biuf":
                 out[name] = dataset[()].item()
+        except ODD as error:
+            gaps.append(f"{path}/{name} cannot be read: {reason(error)}")
     return out
 
 
-def attachment_names(source: RunSource, path: str) -> dict[str, str]:
-    """Return the names of what was attached, and for each the name under which it lies in the group."""
-    return {given: name for given, (name, _) in _attached(_below(source, path)).items()}
+def attachment_names(source: RunSource, path: str, gaps: list[str]) -> dict[str, str]:
+    """Return the names of what was attached, and for each the name under which it lies in the group; `gaps` takes what cannot be opened."""
+    found = _below(source, path)
+    gaps += found.gaps
+    return {given: name for given, (name, _) in _attached(found).items()}
 
 
 def _below(source: RunSource, path: str) -> Entries:
-    """Return what lies in the group at a path; nothing where there is none."""
-    group: Any = source.file()
+    """Return what lies in the group at a path; nothing where there is none, and a gap where it cannot be opened."""
+    found = entries(source.file())
+    walked = ""
     for part in path.strip("/").split("/"):
-        found = entries(group)
+        walked += f"/{part}"
         if part not in found.groups:
-            return Entries()
-        group = found.groups[part]
-    return entries(group)
+            return Entries(gaps=[gap for gap in found.gaps if gap.startswith(f"{walked} ")])
+        found = entries(found.groups[part])
+    return found
 
 
 def _attached(found: Entries) -> dict[str, tuple[str, h5py.Group | h5py.Dataset]]:
@@ -183,7 +199,9 @@ def _leaf(source: RunSource, dataset: h5py.Dataset, gaps: list[str]) -> Any:
         if ATTR_TYPE in stored.attrs or stored.type.logged.kind == "S":
             size, empty = math.prod(dataset.shape), stored.attrs.get("shape")
             if size > _LONGEST_TEXT or (empty is not None and np.prod(empty) != 0):
-                raise FormatError(f"{path!r} in {source.path!r} is damaged: it says that it is {size:,} characters, or empty of shape {empty}.")
+                raise FormatError(
+                    f"{path!r} in {source.path!r} is damaged: it says that it is {size:,} characters, or empty of shape {empty}."
+                )
             return read_attachment(dataset)
         gaps += stored.gaps
         values = stored.read()

@@ -17,6 +17,7 @@ import h5py
 
 from simlab.conventions import ATTR_FORMAT, FORMAT_VERSION
 from simlab.errors import FormatError, InputError, RunInUseError, RunNotFoundError, StateError, StorageError
+from simlab.storage.damage import ODD, reason
 from simlab.storage.diagnose import explain
 from simlab.storage.strangers import inventory
 
@@ -266,7 +267,10 @@ def _open_unfinished(path: str, error: Exception) -> h5py.File:
 
 
 def _check_format(file: h5py.File, path: str) -> None:
-    version: Any = file.attrs.get(ATTR_FORMAT)
+    try:
+        version: Any = file.attrs.get(ATTR_FORMAT)
+    except ODD as error:
+        raise FormatError(f"{path!r} is HDF5, but damaged at its root: {reason(error)}. Restore it from a copy.") from error
     if isinstance(version, bytes):
         version = version.decode("utf-8", "replace")
     if version is None:

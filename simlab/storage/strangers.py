@@ -42,7 +42,7 @@ def _off_by_one(found: Entries) -> str:
             if n > 1 and longer and shorter and any(name.lower().startswith(_OBSERVED) for name in longer):
                 part, rest = ("[:-1]", "[1:]") if axis == 0 else ("[:, :-1]", "[:, 1:]")
                 return (
-                    f" {_listed(longer)} has {n + 1:,} entries and {_listed(shorter)} {n:,}: what was seen after the last step is there too. "
+                    f" {_listed(longer)} has {n + 1:,} entries and {_listed(shorter)} {n:,}: what was seen after the last step is there. "
                     f"Row t of the others belongs to {longer[0]}{part}; {longer[0]}{rest} is what followed."
                 )
     return ""
