@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from simlab.conventions import ATTR_CONFIG, GROUP_ATTACHMENTS, GROUP_REPORT, OBSERVATIONS
-from simlab.errors import InputError, NotInRunError, StateError, did_you_mean
+from simlab.conventions import ATTR_CONFIG, OBSERVATIONS
+from simlab.errors import InputError, StateError
+from simlab.read.beside import attached, attached_names, report_of
 from simlab.read.episodes import episode_table, select_episode, select_times, table_from_rows
 from simlab.read.flatten import decoded_attributes, with_netcdf_names
 from simlab.read.gaps import tell
@@ -18,7 +19,6 @@ from simlab.read.selecting import agent_groups, modalities, presence, select_age
 from simlab.read.snapshots import latest
 from simlab.read.transitions import transitions
 from simlab.storage.grids import RunContents
-from simlab.storage.groups import attachment_names, read_attached, read_scalars
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -256,11 +256,7 @@ class SimulationAccessor:
     @property
     def attachments(self) -> list[str]:
         """The names of what was attached."""
-        origin = self._file()
-        gaps: list[str] = []
-        names = list(attachment_names(origin.source, f"{origin.simulation}/{GROUP_ATTACHMENTS}", gaps))
-        tell(origin.source.path, gaps)
-        return names
+        return list(attached_names(self._file()))
 
     def attachment(self, name: str) -> Any:
         """Return what was attached under a name: nested dictionaries of arrays, text and numbers.
@@ -272,25 +268,12 @@ class SimulationAccessor:
         FormatError, StorageError
             If it is damaged. Of a dictionary, what can be read is returned, and a warning tells the rest.
         """
-        origin = self._file()
-        place = f"{origin.simulation}/{GROUP_ATTACHMENTS}"
-        gaps: list[str] = []
-        names = attachment_names(origin.source, place, gaps)
-        if name not in names:
-            there = ", ".join(map(repr, names)) or "nothing"
-            raise NotInRunError(f"Nothing was attached as {name!r}; there is {there}.{did_you_mean(str(name), names)}")
-        value = read_attached(origin.source, f"{place}/{names[name]}", gaps)
-        tell(origin.source.path, gaps)
-        return value
+        return attached(self._file(), name)
 
     @property
     def report(self) -> dict[str, Any]:
         """What the logger counted: rows, bytes raw and stored, overwritten, coerced and late values, seconds."""
-        origin = self._file()
-        gaps: list[str] = []
-        numbers = read_scalars(origin.source, f"{origin.simulation}/{GROUP_REPORT}", gaps)
-        tell(origin.source.path, gaps)
-        return numbers
+        return report_of(self._file())
 
     def to_netcdf(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
         """Write the Dataset to a netCDF file, as ``ds.to_netcdf`` does, under names that netCDF takes.
