@@ -30,19 +30,27 @@ def run(source: Path, seeds: range) -> Iterator[tuple[int, str, Any]]:
     reference = hostile.ask_everything(source)
     wrong = {q: a for q, a in reference.items() if a[0] != "value"}
     assert not wrong, f"the whole file already has {wrong}"
-    for case, outcome, value in run_apart(try_damage, ((str(source), seed, reference) for seed in seeds), limit=20):
-        yield (case[1], *value) if outcome == "done" else (case[1], outcome, value)
+    for case, outcome, value in run_apart(try_damage, ((seed,) for seed in seeds), (str(source), reference), limit=20):
+        yield (case[0], *value) if outcome == "done" else (case[0], outcome, value)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--hostile", action="store_true", help="every single mutation of tests/hostile.py in place of random damage")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "whole.h5")
         hostile.small_run(source)
         count: Counter[str] = Counter()
+        if given.hostile:
+            for case, outcome, raw in run_apart(hostile.try_mutation, ((name,) for name in hostile.MUTATIONS), (str(source),)):
+                count["raw" if outcome == "done" and raw else outcome] += 1
+                if outcome != "done" or raw:
+                    print(f"{case[0]}: {outcome} {str(raw)[:400]}", flush=True)
+            print(dict(count))
+            return
         for seed, verdict, details in run(source, range(given.first, given.first + given.cases)):
             count[verdict] += 1
             if verdict not in ("right", "told"):

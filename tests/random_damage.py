@@ -30,7 +30,7 @@ def damage(whole: bytes, seed: int) -> bytes:
     return bytes(broken)
 
 
-def try_damage(source: str, folder: str, seed: int, reference: Answers) -> tuple[str, list[tuple[str, str]]]:
+def try_damage(folder: str, source: str, reference: Answers, seed: int) -> tuple[str, list[tuple[str, str]]]:
     """Damage a copy of a run, ask everything of it, and judge the answers."""
     path = Path(folder, "run.h5")
     path.write_bytes(damage(Path(source).read_bytes(), seed))
