@@ -19,7 +19,8 @@
     ├── NotInRunError               (KeyError)           a name that is not in the run
     └── MissingPackageError         (ImportError)        an optional package is needed; the message says how to add it
 
-A run whose writer died is opened all the same, with an `UnfinishedRunWarning`.
+    DamageWarning                   (UserWarning)        a part of a file cannot be read, or not as it was meant; the rest was opened
+    UnfinishedRunWarning         (UserWarning)        the writer of a run died; what it logged was opened
 
 A message says what was given, where, what was expected and what to do.
 """
@@ -92,6 +93,10 @@ class NotInRunError(SimlabError, KeyError):
 
     # KeyError shows the repr of its argument; a sentence should be shown as a sentence.
     __str__ = Exception.__str__
+
+
+class DamageWarning(UserWarning):
+    """A part of a run file cannot be read, or not as it was meant; what else there is was opened."""
 
 
 class MissingPackageError(SimlabError, ImportError):

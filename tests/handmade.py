@@ -128,7 +128,7 @@ def _simulation(run: h5py.Group, committed: int, ended: int) -> None:
     variable(run, "step", [time], np.arange(T, dtype="i4") % 100, (1024,), units="1")
     variable(run, "episode", [time], (np.arange(T) // 100).astype("i4"), (1024,), units="1")
     variable(run, "committed", [], np.int64(committed))
-    variable(run, "complete", [], np.int8(ended == E))
+    variable(run, "complete", [], np.int8(ended == E and committed == T))
     v = values()
     agents = run.create_group("agents", track_order=True)
     seen = agents.create_group("observations", track_order=True)

@@ -59,6 +59,7 @@ def test_info_as_json_has_stable_keys(demo_run: Path, capsys: pytest.CaptureFixt
     assert list(run) == [
         "name", "complete", "rows", "agents", "populations", "episodes", "episode_lengths", "episode_fields", "seed", "date",
         "environment_type", "config", "attributes", "attachments", "variables", "raw_bytes", "stored_bytes", "report",
+        "problems",
     ]  # fmt: skip
     assert (run["complete"], run["episodes"], run["seed"], run["config"]["sight"]) == (True, 6, 7, 5)
     vision = next(v for v in run["variables"] if v["name"] == "vision")

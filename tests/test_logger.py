@@ -634,7 +634,7 @@ def test_config_metadata_and_attachments(path: Path) -> None:
         assert {k: given[k] for k in metadata if k != "vector"} == {k: v for k, v in metadata.items() if k != "vector"}
         assert given["flag"] is True
         assert given["vector"].tolist() == [0.0, 1.0, 2.0]
-        assert (ds.attrs["seed"], ds.attrs["tags"]) == (1, ["a"])
+        assert (ds.attrs["seed"], ds.sim.attributes["tags"]) == (1, ["a"])
         params = ds.sim.attachment("params")
         assert params["policy"]["layers"] == [64, 64]
         assert (params["note"], params["s"], params["b"], params["a/b"]) == (None, "", True, 1)

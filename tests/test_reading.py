@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from simlab.errors import StorageError
 from simlab.storage import decoding
+from simlab.storage.describing import describe
 from simlab.storage.opening import RunSource
-from simlab.storage.reading import StoredVariable, describe
+from simlab.storage.reading import StoredVariable
 from simlab.storage.selection import select_axis
 from tests import handmade
 

@@ -11,7 +11,7 @@ import pytest
 import xarray as xr
 
 import simlab
-from simlab.errors import FormatError, MissingPackageError, NotInRunError
+from simlab.errors import DamageWarning, FormatError, MissingPackageError, NotInRunError
 from simlab.read.backend import SimlabBackendEntrypoint
 from simlab.storage import decoding
 from tests import handmade
@@ -79,7 +79,8 @@ def test_nothing_is_read_before_it_is_asked_for(path: Path, monkeypatch: pytest.
 def test_attributes(ds: xr.Dataset) -> None:
     assert ds.attrs["seed"] == 4
     assert ds.attrs["lab"] == "Gießen"
-    assert ds.attrs["tags"] == ["a"]
+    assert ds.attrs["tags"] == '["a"]'  # of a list of one entry, netCDF readers make the entry
+    assert ds.sim.attributes["tags"] == ["a"]
     assert ds.attrs["flag"] == 1
     assert json.loads(ds.attrs["config"])["wind"] is None
     assert ds.sim.attributes["flag"] is True
@@ -214,11 +215,22 @@ def test_list_runs(tmp_path: Path) -> None:
     assert set(table.variables["demo_2"]) == {*handmade.VARIABLES, "resource_count", "state_snapshots", "wind"}
 
 
-def test_a_simulation_that_lacks_its_clock(tmp_path: Path) -> None:
+def test_a_simulation_that_lacks_a_clock_is_read_without_it(tmp_path: Path) -> None:
     path = handmade.write(tmp_path / "run.h5")
     with h5py.File(path, "r+") as file:
         del file[SIMULATION]["step"]
-    with pytest.raises(FormatError, match=r"simulation_0001.*lacks step"):
+    with pytest.warns(DamageWarning, match="there is no 'step'"):
+        ds = simlab.open_run(path)
+    assert "step" not in ds.coords
+    same(ds.rewards.values, handmade.values()["rewards"])
+
+
+def test_a_simulation_that_lacks_all_its_clocks(tmp_path: Path) -> None:
+    path = handmade.write(tmp_path / "run.h5")
+    with h5py.File(path, "r+") as file:
+        for name in ("time", "step", "episode"):
+            del file[SIMULATION][name]
+    with pytest.raises(FormatError, match=r"simulation_0001.*lacks time, step and episode"):
         simlab.open_run(path)
 
 

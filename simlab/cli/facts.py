@@ -22,11 +22,12 @@ from simlab.conventions import (
     GROUP_ATTACHMENTS,
     GROUP_REPORT,
 )
-from simlab.errors import FormatError
+from simlab.errors import FormatError, RunError
 from simlab.read.episodes import episode_table
 from simlab.read.flatten import decoded_attributes
-from simlab.storage.contents import Member, RunContents
+from simlab.storage.damage import ODD, reason
 from simlab.storage.finding import find_simulations, select_simulation
+from simlab.storage.grids import Member, RunContents
 from simlab.storage.groups import attachment_names, read_scalars
 from simlab.storage.joining import read_contents
 from simlab.storage.opening import RunSource
@@ -43,11 +44,11 @@ def file_facts(path: str, simulation: str | None = None) -> dict[str, Any]:
     RunNotFoundError, RunInUseError, FormatError
         If there is nothing to tell.
     """
-    tree = describe(path)
+    tree = describe(path, most=0)  # the root's attributes say whether it is a run
     if ATTR_FORMAT not in tree.root.attributes:
         if simulation is not None:
             raise FormatError(f"{tree.path!r} is no run of simlab, so it has no simulation {simulation!r}. Leave --simulation out.")
-        return foreign_facts(tree)
+        return foreign_facts(describe(path))
     source = RunSource(path)
     try:
         names = [select_simulation(source, simulation)] if simulation is not None else find_simulations(source)
@@ -57,13 +58,8 @@ def file_facts(path: str, simulation: str | None = None) -> dict[str, Any]:
             "file_bytes": tree.file_bytes,
             "format": plain(tree.root.attributes.get(ATTR_FORMAT)),
             "source": plain(tree.root.attributes.get(ATTR_SOURCE)),
-            "simulations": [simulation_facts(source, name) for name in names],
+            "simulations": [_facts_or_problem(source, name) for name in names],
         }
-    except (RuntimeError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, FormatError):
-            raise
-        # What h5py raises for a file whose inside is broken, or that only looks like a run.
-        raise FormatError(f"{tree.path!r} says it is a run of simlab, but is damaged: {error}.") from error
     finally:
         source.close()
 
@@ -81,16 +77,25 @@ def foreign_facts(tree: Tree) -> dict[str, Any]:
     }
 
 
+def _facts_or_problem(source: RunSource, name: str) -> dict[str, Any]:
+    """Return the facts of a simulation; of one that cannot be read, what is wrong with it: the others are still told."""
+    try:
+        return simulation_facts(source, name)
+    except RunError as error:
+        return {"name": plain(name), "problems": [plain(str(error))]}
+
+
 def simulation_facts(source: RunSource, name: str) -> dict[str, Any]:
     """Return what there is to tell about one simulation."""
     contents = read_contents(source, name)
-    attributes = decoded_attributes(contents.attrs)
-    table = episode_table(contents)
+    gaps = contents.gaps
+    attributes = decoded_attributes(contents.attrs, gaps)
+    table = episode_table(contents, gaps)
     lengths = np.asarray(table["length"].values)
-    variables = _variables(source, contents)
+    variables = _variables(source, contents, gaps)
     raw, stored = (sum(v[key] or 0 for v in variables) for key in ("raw_bytes", "stored_bytes"))
     return {
-        "name": name,
+        "name": plain(name),
         "complete": contents.complete,
         "rows": contents.rows,
         "agents": sum(p.n_agents for p in contents.populations.values()),
@@ -103,25 +108,30 @@ def simulation_facts(source: RunSource, name: str) -> dict[str, Any]:
         "environment_type": plain(attributes.get(ATTR_ENVIRONMENT_TYPE)),
         "config": plain(attributes.get(ATTR_CONFIG)),
         "attributes": {str(key): plain(value) for key, value in attributes.items() if key not in _OWN_KEYS},
-        "attachments": [str(a) for a in attachment_names(source, f"{name}/{GROUP_ATTACHMENTS}")],
+        "attachments": [str(a) for a in attachment_names(source, f"{name}/{GROUP_ATTACHMENTS}", gaps)],
         "variables": variables,
         "raw_bytes": raw,
         "stored_bytes": stored,
-        "report": plain(read_scalars(source, f"{name}/{GROUP_REPORT}")),
+        "report": plain(read_scalars(source, f"{name}/{GROUP_REPORT}", gaps)),
+        "problems": [plain(gap) for gap in dict.fromkeys(gaps)],
     }
 
 
-def _variables(source: RunSource, contents: RunContents) -> list[dict[str, Any]]:
+def _variables(source: RunSource, contents: RunContents, gaps: list[str]) -> list[dict[str, Any]]:
     out = []
-    for population in contents.populations.values():
-        prefix = f"{population.name}." if population.name else ""
-        out += [_variable(source, member, prefix, population.name) for member in population.members]
-    return out + [_variable(source, member, "", "") for member in contents.environment.members]
+    grids = [*((p.name, p) for p in contents.populations.values()), ("", contents.environment)]
+    for population, grid in grids:
+        for member in grid.members:
+            try:
+                out.append(_variable(source, member, f"{population}." if population else "", population))
+            except ODD as error:  # what is below a damaged header, no description foresees
+                gaps.append(str(error) if isinstance(error, RunError) else f"{member.path!r} cannot be described: {reason(error)}")
+    return out
 
 
 def _variable(source: RunSource, member: Member, prefix: str, population: str) -> dict[str, Any]:
     stored = member.stored
-    told = describe_dataset(source.dataset(stored.path), stored.path)
+    told = describe_dataset(source.dataset(stored.path), stored.path, axes=False)
     dtype = stored.dtype
     return {
         "name": prefix + member.name,

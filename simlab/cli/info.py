@@ -52,19 +52,29 @@ def lines(facts: dict[str, Any]) -> list[str]:
 def _list(simulations: list[dict[str, Any]]) -> list[str]:
     rows = [["simulation", "episodes", "rows", "agents", "seed", "stored", "ratio", ""]]
     for s in simulations[:_MOST_SIMULATIONS]:
+        if "rows" not in s:
+            rows.append([short(s["name"], 50), "-", "-", "-", "-", "-", "-", f"cannot be read: {short(s['problems'][0], 300)}"])
+            continue
         seed = "-" if s["seed"] is None else short(s["seed"], 20)
         rows.append(
             [
                 short(s["name"], 50), f"{s['episodes']:,}", f"{s['rows']:,}", f"{s['agents']:,}", seed,
-                size(s["stored_bytes"]), ratio(_logged_bytes(s), s["stored_bytes"]), "" if s["complete"] else "not finalized",
+                size(s["stored_bytes"]), ratio(_logged_bytes(s), s["stored_bytes"]), ", ".join(_state(s)),
             ]
         )  # fmt: skip
     more = [f"  ... and {len(simulations) - _MOST_SIMULATIONS} more"] if len(simulations) > _MOST_SIMULATIONS else []
     return table(rows, right=range(1, 7)) + more
 
 
+def _state(simulation: dict[str, Any]) -> list[str]:
+    damaged = len(simulation["problems"])
+    return ([] if simulation["complete"] else ["not finalized"]) + ([f"damaged: {count(damaged, 'problem')}"] if damaged else [])
+
+
 def simulation_lines(facts: dict[str, Any]) -> list[str]:
     """Return the facts of one simulation as text."""
+    if "rows" not in facts:
+        return [escape(facts["name"]), *_problems(facts["problems"])]
     lengths = facts["episode_lengths"]
     span = "" if not lengths else f" of {lengths[0]:,} steps" if lengths[0] == lengths[1] else f" of {lengths[0]:,} to {lengths[1]:,} steps"
     agents = count(facts["agents"], "agent")
@@ -80,7 +90,12 @@ def simulation_lines(facts: dict[str, Any]) -> list[str]:
         f"  {size(raw)} of values in {size(stored)}{smaller}",
         "",
     ]
-    return [*out, *_metadata(facts), "", *_variables(facts["variables"]), *_report(facts["report"])]
+    return [*out, *_metadata(facts), "", *_variables(facts["variables"]), *_report(facts["report"]), *_problems(facts["problems"])]
+
+
+def _problems(problems: list[str]) -> list[str]:
+    more = [f"    ... and {len(problems) - _MOST_ENTRIES} more"] if len(problems) > _MOST_ENTRIES else []
+    return ["", "  damaged:", *(f"    {short(problem, 500)}" for problem in problems[:_MOST_ENTRIES]), *more] if problems else []
 
 
 def _logged_bytes(facts: dict[str, Any]) -> int:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-from simlab.conventions import AGENT, ATTR_CONFIG, GROUP_ATTACHMENTS, GROUP_REPORT, OBSERVATIONS, TIME
-from simlab.errors import InputError, NotInRunError, StateError, did_you_mean
-from simlab.read.episodes import episode_table, own_clocks, rows_until, select_episode, select_times, table_from_rows
-from simlab.read.flatten import decoded_attributes
+from simlab.conventions import ATTR_CONFIG, OBSERVATIONS
+from simlab.errors import InputError, StateError
+from simlab.read.beside import attached, attached_names, report_of
+from simlab.read.episodes import episode_table, select_episode, select_times, table_from_rows
+from simlab.read.flatten import decoded_attributes, with_netcdf_names
+from simlab.read.gaps import tell
 from simlab.read.origin import Agents, Origin, origin_of
 from simlab.read.selecting import agent_groups, modalities, presence, select_agents, variables_of
+from simlab.read.snapshots import latest
 from simlab.read.transitions import transitions
-from simlab.storage.contents import RunContents
-from simlab.storage.groups import attachment_names, read_attached, read_scalars
+from simlab.storage.grids import RunContents
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -95,7 +98,12 @@ class SimulationAccessor:
     def episodes(self) -> xr.Dataset:
         """The table of episodes: all that was recorded of each; ``complete`` is False for one that was not ended."""
         contents = self._contents()
-        return table_from_rows(self._ds) if contents is None else episode_table(contents)
+        if contents is None:
+            return table_from_rows(self._ds)
+        gaps: list[str] = []
+        table = episode_table(contents, gaps)
+        tell(contents.source.path, gaps)
+        return table
 
     def episode(self, number: int) -> xr.Dataset:
         """Return the rows of one episode.
@@ -206,20 +214,8 @@ class SimulationAccessor:
         NotInRunError
             If there is no such variable, or nothing was logged that early.
         """
-        if name not in self._ds.data_vars:
-            raise NotInRunError(f"There is no variable {name!r} in the run.{did_you_mean(str(name), map(str, self._ds.data_vars))}")
-        values = self._ds[name]
-        clock = next((d for d in (TIME, *own_clocks(self._ds)) if d in values.dims), None)
-        if clock is None or any(d in values.dims for d in (AGENT, *(g.dim for g in self._groups()))):
-            raise InputError(
-                f"{name!r} has the axes {values.dims}; a snapshot is of a variable of the environment. Use ds[{name!r}].sel(...)."
-            )
-        values = values.isel({clock: slice(0, rows_until(self._ds, clock, time))})
-        if clock == TIME and self._contents() is not None:
-            values = values.isel({TIME: self.present(name).values[: values.sizes[TIME]]})
-        if not values.sizes[clock]:
-            raise NotInRunError(f"{name!r} was not logged at or before time {time}. ds[{name!r}][{clock!r}] has the times at which it was.")
-        return values.isel({clock: -1})
+        known = self._contents() is not None
+        return latest(self._ds, name, time, [g.dim for g in self._groups()], self.present if known else None)
 
     def transitions(self, agent_id: Any = None, observation: str | Iterable[str] | None = None) -> xr.Dataset:
         """Return transitions, aligned within each episode and loaded; see `simlab.read.transitions` for the convention.
@@ -270,8 +266,7 @@ class SimulationAccessor:
     @property
     def attachments(self) -> list[str]:
         """The names of what was attached."""
-        origin = self._file()
-        return list(attachment_names(origin.source, f"{origin.simulation}/{GROUP_ATTACHMENTS}"))
+        return list(attached_names(self._file()))
 
     def attachment(self, name: str) -> Any:
         """Return what was attached under a name: nested dictionaries of arrays, text and numbers.
@@ -280,20 +275,43 @@ class SimulationAccessor:
         ------
         NotInRunError
             If nothing was attached under it.
+        FormatError, StorageError
+            If it is damaged. Of a dictionary, what can be read is returned, and a warning tells the rest.
         """
-        origin = self._file()
-        place = f"{origin.simulation}/{GROUP_ATTACHMENTS}"
-        names = attachment_names(origin.source, place)
-        if name not in names:
-            there = ", ".join(map(repr, names)) or "nothing"
-            raise NotInRunError(f"Nothing was attached as {name!r}; there is {there}.{did_you_mean(str(name), names)}")
-        return read_attached(origin.source, f"{place}/{names[name]}")
+        return attached(self._file(), name)
 
     @property
     def report(self) -> dict[str, Any]:
         """What the logger counted: rows, bytes raw and stored, overwritten, coerced and late values, seconds."""
-        origin = self._file()
-        return read_scalars(origin.source, f"{origin.simulation}/{GROUP_REPORT}")
+        return report_of(self._file())
+
+    def to_netcdf(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Any:
+        """Write the Dataset to a netCDF file, as ``ds.to_netcdf`` does, under names that netCDF takes.
+
+        In netCDF "/" parts groups, so ``ds.to_netcdf`` refuses a variable called "arm/left". Here it becomes ``arm_left``, and its
+        attribute ``original_name`` keeps the name that was given.
+
+        Parameters
+        ----------
+        path : str or path-like, optional
+            Where to write.
+        **options
+            As for `xarray.Dataset.to_netcdf`.
+
+        Examples
+        --------
+        >>> import os.path, tempfile, simlab
+        >>> folder = tempfile.mkdtemp()
+        >>> with simlab.HDF5Logger(os.path.join(folder, "run.h5")) as log:
+        ...     log.log_agent_step("a", 0, {"arm/left": 1.0})
+        >>> with simlab.open_run(os.path.join(folder, "run.h5")) as ds:
+        ...     ds.sim.to_netcdf(os.path.join(folder, "run.nc"))
+        >>> import xarray as xr
+        >>> with xr.open_dataset(os.path.join(folder, "run.nc")) as ds:
+        ...     print(list(ds.data_vars), ds["arm_left"].attrs["original_name"])
+        ['arm_left'] arm/left
+        """
+        return with_netcdf_names(self._ds).to_netcdf(path, **options)
 
     # -- pictures
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from simlab.storage.dtypes import Array
 from simlab.storage.reading import StoredVariable
 
 _XARRAY_UNITS = ("s", "ms", "us", "ns")
+_KEPT_BYTES = 64 << 20
+"""Of logged bits, for each file."""
 
 
 def shown_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -56,7 +59,11 @@ class StoredArray(BackendArray):
 
 
 class BitArray(BackendArray):
-    """One bit of a variable of logged bits, as truth values."""
+    """One bit of a variable of logged bits, as truth values.
+
+    Many variables share the same bits, and each asks for its own: what was read last is kept for the next one, as long as the file
+    is not being written.
+    """
 
     def __init__(self, stored: StoredVariable, mask: int) -> None:
         self.stored = stored
@@ -68,7 +75,16 @@ class BitArray(BackendArray):
         return indexing.explicit_indexing_adapter(key, self.shape, indexing.IndexingSupport.OUTER, self._read)
 
     def _read(self, key: tuple[Any, ...]) -> Array:
-        return np.asarray((self.stored.read(*key) & self.mask) != 0)
+        recent: OrderedDict[Any, Array] = self.stored.source.remembered("recent bits", OrderedDict)
+        name = (self.stored.path, self.shape, tuple(k.tobytes() if isinstance(k, np.ndarray) else str(k) for k in key))
+        bits = recent.get(name)
+        if bits is None:
+            bits = self.stored.read(*key)
+            if bits.nbytes <= _KEPT_BYTES:
+                recent[name] = bits
+                while sum(kept.nbytes for kept in list(recent.values())) > _KEPT_BYTES:
+                    recent.popitem(last=False)
+        return np.asarray((bits & self.mask) != 0)
 
 
 def lazy(dims: tuple[str, ...], array: BackendArray, attrs: dict[str, Any] | None = None) -> xr.Variable:

@@ -11,6 +11,7 @@ from xarray.backends import BackendEntrypoint
 
 from simlab.errors import SimlabError
 from simlab.read.flatten import flatten
+from simlab.read.gaps import tell
 from simlab.storage.finding import select_simulation
 from simlab.storage.joining import read_contents
 from simlab.storage.opening import RunSource
@@ -58,7 +59,8 @@ class SimlabBackendEntrypoint(BackendEntrypoint):
         """
         source = RunSource(filename_or_obj)
         try:
-            ds = flatten(read_contents(source, select_simulation(source, simulation)), population)
+            contents = read_contents(source, select_simulation(source, simulation))
+            ds = flatten(contents, population)
         except BaseException:
             source.close()
             raise
@@ -66,6 +68,7 @@ class SimlabBackendEntrypoint(BackendEntrypoint):
             names = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables)
             ds = ds.drop_vars(names, errors="ignore")
         ds.set_close(source.close)
+        tell(source.path, contents.gaps)
         return ds
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:

@@ -8,16 +8,17 @@ import numpy as np
 import xarray as xr
 
 from simlab.conventions import COMPLETE, EPISODE, TIME, TIME_SUFFIX
-from simlab.errors import InputError, NotInRunError, StateError
+from simlab.errors import FormatError, InputError, NotInRunError, StateError, StorageError
 from simlab.read.flatten import clean_attributes
-from simlab.storage.contents import RunContents
 from simlab.storage.dtypes import Array
+from simlab.storage.grids import Member, RunContents
+from simlab.storage.reading import StoredVariable
 
 START: Final = "start"
 LENGTH: Final = "length"
 
 
-def episode_table(contents: RunContents) -> xr.Dataset:
+def episode_table(contents: RunContents, gaps: list[str] | None = None) -> xr.Dataset:
     """Return one entry for each episode, with all that was recorded about it.
 
     An episode that was not ended (the run is being recorded, or its program died) is the last one; ``complete`` is False
@@ -27,14 +28,21 @@ def episode_table(contents: RunContents) -> xr.Dataset:
     ----------
     contents : RunContents
         What the simulation holds.
+    gaps : list of str, optional
+        Takes one sentence for each column that cannot be read, and is left out.
     """
-    members = {m.name: m.stored for m in contents.episodes.members}
-    numbers, whole, open_numbers, open_start, open_length = _ended_and_open(contents)
-    columns = {name: stored.read()[: whole.size][whole] for name, stored in members.items() if stored.dims == (EPISODE,)}
+    gaps = [] if gaps is None else gaps
+    numbers, whole, open_numbers, open_start, open_length = _ended_and_open(contents, gaps)
+    members, columns = {}, {}
+    for member in contents.episodes.members:
+        stored, values = _column(member, whole.size, gaps)
+        counts = member.name not in (START, LENGTH) or (values is not None and values.dtype.kind in "iu")
+        if stored is not None and values is not None and counts:
+            members[member.name], columns[member.name] = stored, values[whole]
     derived = {START: open_start, LENGTH: open_length}
     n_open = open_numbers.size
     data: dict[str, Any] = {}
-    for name in (START, LENGTH, *(n for n in columns if n not in (START, LENGTH))):
+    for name in (START, LENGTH, *(n for n in columns if n not in (START, LENGTH, EPISODE))):
         known = columns.get(name, np.zeros(0, np.int64))
         later = derived[name].astype(known.dtype) if name in derived else _unknown(known.dtype, n_open)
         data[name] = ((EPISODE,), np.concatenate([known, later]), clean_attributes(members[name]) if name in members else {})
@@ -43,25 +51,73 @@ def episode_table(contents: RunContents) -> xr.Dataset:
     return xr.Dataset(data, {EPISODE: np.concatenate([numbers, open_numbers.astype(numbers.dtype)])})
 
 
-def count_episodes(contents: RunContents) -> int:
+def count_episodes(contents: RunContents, gaps: list[str] | None = None) -> int:
     """Return how many episodes there are, one that was not ended included."""
-    numbers, _, open_numbers, *_ = _ended_and_open(contents)
+    numbers, _, open_numbers, *_ = _ended_and_open(contents, [] if gaps is None else gaps)
     return int(numbers.size + open_numbers.size)
 
 
-def _ended_and_open(contents: RunContents) -> tuple[Array, Array, Array, Array, Array]:
+def _column(member: Member, size: int, gaps: list[str]) -> tuple[StoredVariable | None, Array | None]:
+    """Return a column of the table, as long as the table is."""
+    try:
+        stored = member.stored
+        gaps += stored.gaps
+        if stored.dims == (EPISODE,):
+            values = stored.read()
+            if values.size >= size:
+                return stored, values[:size]
+        gaps.append(f"{stored.path!r} has the axes {stored.dims} of lengths {stored.shape}, not one entry for each episode: it is left out")
+    except (FormatError, StorageError) as error:
+        gaps.append(f"{error} It is left out")
+    return None, None
+
+
+def _ended_and_open(contents: RunContents, gaps: list[str]) -> tuple[Array, Array, Array, Array, Array]:
     """Return the numbers of the ended episodes, which entries of the table they are, and number, start, length of the others."""
-    members = {m.name: m for m in contents.episodes.members}
-    recorded = contents.coordinates.get(EPISODE)
-    numbers, whole, end = np.zeros(0, np.int32), np.zeros(0, bool), 0
-    if recorded is not None and START in members and LENGTH in members:
-        numbers = recorded.read()
-        ends = members[START].stored.read()[: numbers.size] + members[LENGTH].stored.read()[: numbers.size]
-        whole = ends <= contents.rows
-        numbers, end = numbers[whole], int(ends[whole].max()) if whole.any() else 0
-    open_numbers, start, length = _runs_of(contents.clocks[EPISODE].read(slice(end, None)), end)
+    numbers, starts, lengths = _recorded(contents, gaps)
+    ends = starts + lengths
+    whole = ends <= contents.rows
+    numbers, end = numbers[whole], int(ends[whole].max()) if whole.any() else 0
+    try:
+        clock = contents.clocks[EPISODE].read(slice(end, None)) if EPISODE in contents.clocks else np.zeros(0, np.int32)
+    except StorageError as error:
+        gaps.append(f"{error} Episodes that were not ended are not known")
+        clock = np.zeros(0, np.int32)
+    open_numbers, start, length = _runs_of(clock, end)
     fresh = ~np.isin(open_numbers, numbers)
     return numbers, whole, open_numbers[fresh], start[fresh], length[fresh]
+
+
+def _recorded(contents: RunContents, gaps: list[str]) -> tuple[Array, Array, Array]:
+    """Return number, first row and length of the episodes in the table; none where the table does not tell."""
+    members = {m.name: m for m in contents.episodes.members}
+    none = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)
+    recorded = contents.coordinates.get(EPISODE)
+    if recorded is None or START not in members or LENGTH not in members:
+        if members:
+            gaps.append("the table of episodes has lost its numbers, starts or lengths: the rows tell of its episodes")
+        return none
+    try:
+        numbers = recorded.read()
+    except StorageError as error:
+        gaps.append(f"{error} The rows tell of the episodes")
+        return none
+    ignored: list[str] = []  # each column is told of by `episode_table`
+    (first, starts), (second, lengths) = (_column(members[name], numbers.size, ignored) for name in (START, LENGTH))
+    if (
+        first is None
+        or second is None
+        or starts is None
+        or lengths is None
+        or {starts.dtype.kind, lengths.dtype.kind, numbers.dtype.kind} - {"i", "u"}
+    ):
+        gaps.append("the starts or lengths in the table of episodes are damaged: the rows tell of its episodes")
+        return none
+    if numbers.size and (starts.min() < 0 or lengths.min() < 0 or int(starts.max()) + int(lengths.max()) >= 2**63):
+        gaps.append("the starts or lengths in the table of episodes are no rows of the run: the rows tell of its episodes")
+        return none
+    there = min(numbers.size, first.extent[0], second.extent[0])
+    return numbers[:there], starts[:there].astype(np.int64), lengths[:there].astype(np.int64)
 
 
 def table_from_rows(ds: xr.Dataset) -> xr.Dataset:

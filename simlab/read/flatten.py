@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -24,13 +24,14 @@ from simlab.conventions import (
     EPISODE,
     STEP,
     TIME,
+    TIME_SUFFIX,
 )
-from simlab.errors import MetadataError, NotInRunError, did_you_mean
+from simlab.errors import FormatError, MetadataError, NotInRunError, StorageError, did_you_mean
 from simlab.metadata import from_json
 from simlab.read.arrays import StoredArray, lazy
 from simlab.read.origin import KEY, Origin, read_agents
-from simlab.storage.contents import PopulationContents, RunContents
 from simlab.storage.dtypes import Array
+from simlab.storage.grids import Member, PopulationContents, RunContents
 from simlab.storage.reading import StoredVariable
 
 SIMULATED_TIME: Final = "simulated_time"
@@ -60,7 +61,7 @@ def flatten(contents: RunContents, population: str | None = None) -> xr.Dataset:
             f"{contents.source.path!r} has no population {population!r}; "
             + (f"it has {', '.join(named)}.{did_you_mean(str(population), named)}" if named else "all its agents are of one kind.")
         )
-    builder = _Builder(contents, Origin(contents.source, contents.simulation, population))
+    builder = _Builder(contents, Origin(contents.source, contents.simulation, population, [contents]))
     builder.add_clocks()
     for each in contents.populations.values():
         if builder.origin.shows(each.name):
@@ -79,55 +80,104 @@ class _Builder:
 
     def add_clocks(self) -> None:
         clocks = self.contents.clocks
-        self.time = clocks[TIME].read()
-        self.coords[TIME] = xr.Variable((TIME,), self.time, clean_attributes(clocks[TIME]))
+        self.time = self.contents.times
+        self.coords[TIME] = xr.Variable((TIME,), self.time, clean_attributes(clocks[TIME]) if TIME in clocks else {})
         for name in (STEP, EPISODE):
-            self.coords[name] = lazy((TIME,), StoredArray(clocks[name]), clean_attributes(clocks[name]))
+            if name in clocks:
+                self.coords[name] = lazy((TIME,), StoredArray(clocks[name]), clean_attributes(clocks[name]))
         duration = self.contents.attrs.get(ATTR_STEP_DURATION)
-        if isinstance(duration, (int, float, np.number)):
+        if isinstance(duration, (int, float, np.integer, np.floating)) and STEP in clocks:
             # From the steps, not summed up: no drift.
-            values = clocks[STEP].read().astype(np.float64) * float(duration)
-            self.coords[SIMULATED_TIME] = xr.Variable((TIME,), values, {"long_name": "simulated time in the episode"})
+            with self._telling("Simulated time is left out"):
+                values = clocks[STEP].read().astype(np.float64) * float(duration)
+                self.coords[SIMULATED_TIME] = xr.Variable((TIME,), values, {"long_name": "simulated time in the episode"})
+
+    @contextlib.contextmanager
+    def _telling(self, instead: str) -> Iterator[None]:
+        """Note as a gap what cannot be read."""
+        try:
+            yield
+        except (FormatError, StorageError) as error:
+            self.contents.gaps.append(f"{error} {instead}")
+
+    def _stored(self, member: Member) -> StoredVariable | None:
+        with self._telling("It is left out"):
+            stored = member.stored
+            self.contents.gaps += stored.gaps
+            return stored
+        return None
 
     def add_population(self, population: PopulationContents) -> None:
         dim = self.origin.dim(population.name)
         plain = not population.name or population.name == self.origin.population
         strip = f"{population.name}_" if population.name and plain else ""
-        agents = read_agents(population, dim)
+        agents = read_agents(population, dim, self.contents.gaps)
         self.coords[dim] = xr.Variable((dim,), agents.coordinate(), {"long_name": "agent"})
         self.sizes[dim] = population.n_agents
         for member in population.members:
-            dims = tuple(dim if d == population.dim else d.removeprefix(strip) for d in member.stored.dims)
-            self._add(member.stored, member.name if plain else f"{population.name}.{member.name}", dims)
+            stored = self._stored(member)
+            if stored is not None:
+                dims = tuple(dim if d == population.dim else d.removeprefix(strip) for d in stored.dims)
+                self._add(stored, member.name if plain else f"{population.name}.{member.name}", dims)
 
     def add_environment(self) -> None:
         for member in self.contents.environment.members:
-            stored, dims = member.stored, member.stored.dims
-            clock = self.contents.coordinates.get(dims[0]) if dims else None
-            if clock is not None and clock.dims == dims[:1] and dims[0].endswith("_time"):
-                times = _whole(clock.read(), self.time)
-                stored = stored.limited(dims[0], times.size)
-                if np.array_equal(times, self.time):
-                    dims = (TIME, *dims[1:])
-                else:
-                    self.coords.setdefault(dims[0], xr.Variable(dims[:1], times, clean_attributes(clock)))
-            self._add(stored, member.name, dims)
+            stored = self._stored(member)
+            if stored is not None:
+                stored, dims = self._on_a_clock(stored)
+                self._add(stored, member.name, dims)
+
+    def _on_a_clock(self, stored: StoredVariable) -> tuple[StoredVariable, tuple[str, ...]]:
+        """Cut a variable that was logged now and then to the rows that count; one that was logged at every row goes on ``time``."""
+        dims = stored.dims
+        clock = self.contents.coordinates.get(dims[0]) if dims else None
+        if clock is None or clock.dims != dims[:1] or not dims[0].endswith(TIME_SUFFIX):
+            return stored, dims
+        with self._telling(f"{stored.name!r} has no times"):
+            times = clock.read()
+            if self.contents.source.live:
+                times = times[: _whole(times)]
+            times = times[times <= self.time[-1]] if self.time.size else times[:0]
+            if clock.shape[0] < stored.shape[0] and self.contents.complete:
+                lengths = f"{clock.shape[0]:,} times for the {stored.shape[0]:,} entries"
+                self.contents.gaps.append(f"{clock.path!r} has {lengths} of {stored.name!r}")
+            before = stored.gaps
+            stored = stored.fitted(dims[0], times.size)
+            self.contents.gaps += stored.gaps[len(before) :]
+            if np.array_equal(times, self.time):
+                return stored, (TIME, *dims[1:])
+            self.coords.setdefault(dims[0], xr.Variable(dims[:1], times, clean_attributes(clock)))
+        return stored, dims
 
     def _add(self, stored: StoredVariable, name: str, dims: tuple[str, ...]) -> None:
-        if name in self.variables or name in self.coords:
-            name = f"{stored.attrs.get('modality', 'other')}.{name}"
-        renamed = []
+        if name in self.variables or name in self.coords or name in self.sizes:
+            name = self._unused(f"{stored.attrs.get('modality', 'other')}.{name}")
+        renamed: list[str] = []
         for dim, disk, size in zip(dims, stored.dims, stored.shape, strict=True):
             # Dimensions of groups beside each other may share a name; in one Dataset they cannot.
-            unique = dim if self.sizes.get(dim, size) == size else f"{name}_{dim}"
+            unique = dim if self._fits(dim, size, name, renamed) else f"{name}_{dim}"
+            while not self._fits(unique, size, name, renamed):
+                unique += "_"
             self.sizes[unique] = size
             renamed.append(unique)
             label = self.contents.labels.get(disk)
             if label is not None and unique not in self.coords and label.shape == (size,):
-                self.coords[unique] = xr.Variable((unique,), label.read())
+                with self._telling(f"{unique!r} has no labels"):
+                    self.coords[unique] = xr.Variable((unique,), label.read())
         variable = lazy(tuple(renamed), StoredArray(stored), clean_attributes(stored))
         variable.encoding = encoding_of(stored, tuple(renamed))
         self.variables[name] = variable
+
+    def _fits(self, dim: str, size: int, name: str, others: list[str]) -> bool:
+        """Whether a variable can have an axis of that name."""
+        coordinate = self.coords.get(dim)
+        free = dim != name and dim not in others and dim not in self.variables
+        return free and self.sizes.get(dim, size) == size and (coordinate is None or coordinate.dims == (dim,))
+
+    def _unused(self, name: str) -> str:
+        while name in self.variables or name in self.coords or name in self.sizes:
+            name += "_"
+        return name
 
     def dataset(self) -> xr.Dataset:
         ds = xr.Dataset(self.variables, self.coords, dataset_attributes(self.contents))
@@ -138,11 +188,36 @@ class _Builder:
         return ds
 
 
-def _whole(times: Array, clock: Array) -> Array:
-    """Return the rows of a series that count: those up to the newest row of the run, and not those that are being written."""
-    beyond = times > clock[-1] if clock.size else np.ones(times.shape, bool)
-    beyond[1:] |= np.diff(times) <= 0
-    return times[: int(np.argmax(beyond))] if beyond.any() else times
+def _whole(times: Array) -> int:
+    """Return how many rows of a series are there: not those that are just being written."""
+    falls = np.flatnonzero(np.diff(times) <= 0)
+    return int(falls[0]) + 1 if falls.size else times.size
+
+
+def with_netcdf_names(ds: xr.Dataset) -> xr.Dataset:
+    """Return a Dataset without "/" in the names of variables and axes; the attribute ``original_name`` keeps what they were.
+
+    Examples
+    --------
+    >>> with_netcdf_names(xr.Dataset({"a/b": 1, "a_b": 2}))["a_b_2"].attrs
+    {'original_name': 'a/b'}
+    """
+    taken = {str(name) for name in (*ds.variables, *ds.dims)}
+    names: dict[Hashable, str] = {}
+    for old in dict.fromkeys((*ds.variables, *ds.dims)):
+        if "/" not in str(old):
+            continue
+        plain = new = str(old).strip("/").replace("/", "_") or "_"
+        n = 2
+        while new in taken:
+            new, n = f"{plain}_{n}", n + 1
+        taken.add(new)
+        names[old] = new
+    renamed = ds.rename(names) if names else ds
+    for old, new in names.items():
+        if new in renamed.variables:
+            renamed[new].attrs[ATTR_ORIGINAL_NAME] = str(old)
+    return renamed
 
 
 def clean_attributes(stored: StoredVariable) -> dict[str, Any]:
@@ -169,13 +244,13 @@ def encoding_of(stored: StoredVariable, dims: Iterable[str]) -> dict[str, Any]:
 def dataset_attributes(contents: RunContents) -> dict[str, Any]:
     """Return the attributes of a simulation in the Python values that netCDF can hold.
 
-    Lists, numbers and text come back as they were given, truth values as 1 and 0. What netCDF has no word for (None, nested
-    data, dates) stays JSON text, so that `to_netcdf` takes the Dataset; ``ds.sim.attributes`` gives all of them as they were.
+    Lists, numbers and text come back as they were given, truth values as 1 and 0. What netCDF has no word for (None, lists of one entry,
+    nested data, dates) stays JSON text, so that `to_netcdf` takes the Dataset; ``ds.sim.attributes`` gives all of them as they were.
     """
     raw = {k: v for k, v in contents.file_attrs.items() if k in _OF_THE_FILE} | contents.attrs
     out: dict[str, Any] = {}
     texts = []
-    for name, value in decoded_attributes(raw).items():
+    for name, value in decoded_attributes(raw, contents.gaps).items():
         if isinstance(value, bool):
             out[name] = int(value)
         else:
@@ -187,29 +262,54 @@ def dataset_attributes(contents: RunContents) -> dict[str, Any]:
     return out
 
 
-def decoded_attributes(raw: dict[str, Any]) -> dict[str, Any]:
+def decoded_attributes(raw: dict[str, Any], gaps: list[str] | None = None) -> dict[str, Any]:
     """Return attributes as they were given, with those that are JSON text decoded.
+
+    Parameters
+    ----------
+    raw : dict
+        As they lie in the file.
+    gaps : list of str, optional
+        Takes one sentence for each that should be JSON and is not; it is shown as it lies there.
 
     Examples
     --------
     >>> decoded_attributes({"tags": '["a"]', "n": 3, "json_attributes": '["tags"]'})
     {'tags': ['a'], 'n': 3}
     """
-    told = raw.get(ATTR_JSON_ATTRIBUTES)
-    named = json.loads(told) if isinstance(told, str) else []
+    gaps = [] if gaps is None else gaps
+    named = _names_of_json(raw.get(ATTR_JSON_ATTRIBUTES), gaps)
     out = {}
     for name, value in raw.items():
         if name == ATTR_JSON_ATTRIBUTES:
             continue
         if (name in named or name == ATTR_CONFIG) and isinstance(value, str):
-            with contextlib.suppress(MetadataError):  # a foreign attribute of that name is shown as it is
+            try:
                 value = from_json(value)
+            except MetadataError as error:
+                gaps.append(f"attribute {name!r} is damaged: {error}")
         elif name in named and isinstance(value, (int, np.integer)):
             value = bool(value)  # `dataset_attributes` made it a number
+        elif name == ATTR_CONFIG:
+            gaps.append(f"attribute {name!r} is {type(value).__name__}, not JSON text")
         elif isinstance(value, np.generic):
             value = value.item()
         out[name] = value
     return out
+
+
+def _names_of_json(told: object, gaps: list[str]) -> frozenset[str]:
+    """Return the names of the attributes whose text is JSON."""
+    if told is None:
+        return frozenset()
+    try:
+        named = from_json(told) if isinstance(told, str) else None
+    except MetadataError:
+        named = None
+    if isinstance(named, list):
+        return frozenset(name for name in named if isinstance(name, str))
+    gaps.append(f"attribute {ATTR_JSON_ATTRIBUTES!r} is no list of names: attributes are shown as they lie in the file")
+    return frozenset()
 
 
 def _netcdf_takes(value: object) -> bool:
@@ -217,7 +317,7 @@ def _netcdf_takes(value: object) -> bool:
         return True
     if isinstance(value, (int, float)):
         return isinstance(value, float) or -(2**63) <= value < 2**63
-    if not isinstance(value, list) or not value:
+    if not isinstance(value, list) or len(value) < 2:  # of a list of one, netCDF readers make its entry
         return False
     kinds = {type(v) for v in value}
     return kinds == {str} or (kinds <= {int, float} and all(_netcdf_takes(v) for v in value))

@@ -7,19 +7,20 @@ A Dataset keeps its origin in `encoding`, beside the name of its file: that surv
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 import xarray as xr
 
 from simlab.conventions import AGENT, TIME
-from simlab.errors import AgentError, did_you_mean
+from simlab.errors import AgentError, MetadataError, StorageError, did_you_mean
 from simlab.metadata import from_json
-from simlab.storage.contents import PopulationContents, RunContents
 from simlab.storage.dtypes import Array
+from simlab.storage.grids import PopulationContents, RunContents
 from simlab.storage.joining import read_contents
 from simlab.storage.opening import RunSource
+from simlab.storage.reading import StoredVariable
 
 KEY: Final = "simlab_origin"
 
@@ -41,10 +42,17 @@ class Origin:
     source: RunSource
     simulation: str
     population: str | None = None
+    _known: list[RunContents] = field(default_factory=list, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[type[Origin], tuple[RunSource, str, str | None]]:
+        return Origin, (self.source, self.simulation, self.population)
 
     def contents(self) -> RunContents:
-        """Return what the simulation holds."""
-        return read_contents(self.source, self.simulation)
+        """Return what the simulation holds; every part of the run shares it."""
+        self.source.file()  # says so if the file was closed or replaced
+        if not self._known:
+            self._known.append(read_contents(self.source, self.simulation))
+        return self._known[0]
 
     def dim(self, population: str) -> str:
         """Return the name that the agent axis of a population has in the Dataset."""
@@ -111,16 +119,44 @@ def as_id(value: object) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def read_agents(population: PopulationContents, dim: str) -> Agents:
-    """Read who the agents of a population are."""
+def read_agents(population: PopulationContents, dim: str, gaps: list[str] | None = None) -> Agents:
+    """Read who the agents of a population are.
+
+    Parameters
+    ----------
+    population : PopulationContents
+        Whose.
+    dim : str
+        Their axis in the Dataset.
+    gaps : list of str, optional
+        Takes one sentence for each id that cannot be read; the agent's place stands in for it.
+    """
+    gaps = [] if gaps is None else gaps
     n = population.n_agents
-    labels = [str(i) for i in range(n)] if population.label is None else [str(x) for x in population.label.read(slice(0, n)).tolist()]
-    keys = [] if population.key is None else population.key.read(slice(0, n)).tolist()
+    labels = _texts(population.label, n, gaps)
+    for place, label in enumerate(labels):
+        labels[place] = label or str(place)
     ids: list[Hashable] = list(labels)
-    for place, key in enumerate(keys):
-        if key:
-            ids[place] = as_id(from_json(str(key)))
+    for place, key in enumerate(_texts(population.key, n, gaps)):
+        if not key:
+            continue
+        try:
+            found = as_id(from_json(key))
+            hash(found)
+        except (MetadataError, TypeError) as error:
+            gaps.append(f"the id of agent {place} is damaged ({error}); it is called {labels[place]!r}")
+        else:
+            ids[place] = found
     return Agents(dim, ids, labels)
+
+
+def _texts(stored: StoredVariable | None, n: int, gaps: list[str]) -> list[str]:
+    if stored is not None:
+        try:
+            return [x.decode("utf-8", "replace") if isinstance(x, bytes) else str(x) for x in stored.read(slice(0, n)).tolist()]
+        except StorageError as error:
+            gaps.append(f"{error} Agents are numbered instead")
+    return [""] * n
 
 
 def unknown_agent(agent_id: object, groups: list[Agents]) -> AgentError:

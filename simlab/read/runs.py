@@ -7,11 +7,12 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import xarray as xr
 
 import simlab.read.accessor  # noqa: F401  (registers ds.sim)
 from simlab.conventions import ATTR_CONFIG, ATTR_DATE, ATTR_ENVIRONMENT_TYPE, ATTR_SEED
-from simlab.errors import InputError, MissingPackageError
+from simlab.errors import InputError, MissingPackageError, RunError
 from simlab.read.backend import SimlabBackendEntrypoint
 from simlab.read.episodes import count_episodes
 from simlab.read.flatten import decoded_attributes
@@ -70,6 +71,11 @@ def open_run(
         If the file holds several simulations and none was chosen.
     MissingPackageError
         If `chunks` is given and dask is not installed.
+
+    Warns
+    -----
+    DamageWarning
+        If a part of the run is damaged. It says which part; the rest is there.
 
     Examples
     --------
@@ -146,7 +152,8 @@ def list_runs(path: str | os.PathLike[str]) -> pd.DataFrame:
     -------
     pandas.DataFrame
         One row for each simulation, in natural order, by its name: episodes, rows, agents, seed, date, environment_type,
-        complete (whether it was finalized) and the names of its variables.
+        complete (whether it was finalized), the names of its variables, and the problem where it is damaged (else empty). Of a
+        simulation that cannot be read, the problem is all that there is.
 
     Raises
     ------
@@ -172,18 +179,28 @@ def list_runs(path: str | os.PathLike[str]) -> pd.DataFrame:
         rows = [_summary(source, name) for name in names]
     finally:
         source.close()
-    columns = ["episodes", "rows", "agents", "seed", "date", "environment_type", "complete", "variables"]
+    columns = ["episodes", "rows", "agents", "seed", "date", "environment_type", "complete", "variables", "problem"]
     table = pd.DataFrame(rows, index=pd.Index(names, name="simulation", dtype=object), columns=columns)
-    # A missing seed must not turn the others into floats.
-    return table.assign(seed=pd.array([row["seed"] for row in rows], dtype="Int64"))
+    # A simulation that cannot be read must not turn the numbers of the others into floats, nor a missing seed the other seeds.
+    whole = {name: pd.array([row.get(name) for row in rows], dtype="Int64") for name in ("episodes", "rows", "agents")}
+    flags = pd.array([row.get("complete") for row in rows], dtype="boolean")
+    if all("rows" in row for row in rows):
+        whole, flags = {name: np.array(values, np.int64) for name, values in whole.items()}, np.array(flags, bool)
+    seeds = [row.get("seed") for row in rows]
+    numbers = all(seed is None or (type(seed) is int and -(2**63) <= seed < 2**63) for seed in seeds)
+    return table.assign(**whole, complete=flags, seed=pd.array(seeds, dtype="Int64") if numbers else pd.Series(seeds, table.index, object))
 
 
 def _summary(source: RunSource, name: str) -> dict[str, Any]:
-    contents = read_contents(source, name)
+    try:
+        contents = read_contents(source, name, outline=True)
+    except RunError as error:
+        return {"variables": [], "problem": str(error)}
+    gaps = list(contents.gaps)
     attrs = decoded_attributes({k: v for k, v in contents.attrs.items() if k != ATTR_CONFIG})
     variables = [f"{p.name}.{m.name}" if p.name else m.name for p in contents.populations.values() for m in p.members]
     return {
-        "episodes": count_episodes(contents),
+        "episodes": count_episodes(contents, gaps),
         "rows": contents.rows,
         "agents": sum(p.n_agents for p in contents.populations.values()),
         "seed": attrs.get(ATTR_SEED),
@@ -191,6 +208,7 @@ def _summary(source: RunSource, name: str) -> dict[str, Any]:
         "environment_type": attrs.get(ATTR_ENVIRONMENT_TYPE),
         "complete": contents.complete,
         "variables": variables + [m.name for m in contents.environment.members],
+        "problem": "; ".join(dict.fromkeys(gaps)),
     }
 
 

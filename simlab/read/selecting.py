@@ -6,13 +6,15 @@ from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from simlab.conventions import AGENT, AGENT_MODALITIES, ATTR_MODALITY, ENVIRONMENT, EPISODE, TIME
 from simlab.errors import NotInRunError, StateError, did_you_mean
 from simlab.read.arrays import BitArray, lazy
 from simlab.read.origin import Agents, Origin, read_agents, unknown_agent
-from simlab.storage.contents import GridContents, RunContents
+from simlab.storage.damage import reason
+from simlab.storage.grids import GridContents, RunContents
 
 MODALITIES = (*AGENT_MODALITIES, ENVIRONMENT)
 
@@ -66,9 +68,15 @@ def _listed(wanted: Any) -> list[Any]:
     return list(wanted)
 
 
+def modality_of(variable: xr.DataArray | xr.Variable) -> str | None:
+    """Return what a variable is to an agent; None where its attributes do not say it."""
+    told = variable.attrs.get(ATTR_MODALITY)
+    return told if isinstance(told, str) else None
+
+
 def modalities(ds: xr.Dataset) -> list[str]:
     """Return the modalities that a Dataset has variables of, in the usual order."""
-    there = {v.attrs.get(ATTR_MODALITY) for v in ds.data_vars.values()}
+    there = {modality_of(v) for v in ds.data_vars.values()}
     return [m for m in MODALITIES if m in there]
 
 
@@ -78,14 +86,31 @@ def variables_of(ds: xr.Dataset, wanted: str | Iterable[str] | None) -> list[str
     Raises
     ------
     NotInRunError
-        If there is no such modality.
+        If there is no such modality, or the Dataset has no variables of it.
     """
-    names = [wanted] if isinstance(wanted, str) else list(MODALITIES) if wanted is None else list(wanted)
+    if wanted is None:
+        return [str(k) for k in ds.data_vars]
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    there = modalities(ds)
     for name in names:
-        if name not in MODALITIES:
-            hint = f" {name!r} is a variable: ds[{name!r}]." if name in ds.data_vars else did_you_mean(str(name), MODALITIES)
-            raise NotInRunError(f"There is no modality {name!r}; the run has {', '.join(modalities(ds)) or 'no variables'}.{hint}")
-    return [str(k) for k, v in ds.data_vars.items() if wanted is None or v.attrs.get(ATTR_MODALITY) in names]
+        if name not in there:
+            raise NotInRunError(f"There is no modality {name!r} here; {_listed_modalities(ds, there)}.{_hint(ds, name, there)}")
+    return [str(k) for k, v in ds.data_vars.items() if modality_of(v) in names]
+
+
+def _listed_modalities(ds: xr.Dataset, there: list[str], most: int = 6) -> str:
+    """Say "there is observations (vision, proprioception), actions (actions)"."""
+    parts = []
+    for modality in there:
+        names = [str(k) for k, v in ds.data_vars.items() if modality_of(v) == modality]
+        parts.append(f"{modality} ({', '.join(names[:most])}{', ...' if len(names) > most else ''})")
+    return f"there is {', '.join(parts)}" if parts else "there are no variables"
+
+
+def _hint(ds: xr.Dataset, name: object, there: list[str]) -> str:
+    if name in ds.data_vars:
+        return f" {name!r} is a variable: ds[{name!r}], or ds[[{name!r}]].sim.load(...)."
+    return did_you_mean(str(name), [*there, *map(str, ds.data_vars)])
 
 
 def presence(ds: xr.Dataset, name: str, contents: RunContents | None, origin: Origin | None) -> xr.DataArray:
@@ -112,7 +137,13 @@ def presence(ds: xr.Dataset, name: str, contents: RunContents | None, origin: Or
         known = [str(k) for k in ds.data_vars] + [m.name for m in contents.episodes.members]
         raise NotInRunError(f"There is no variable {name!r} in the run.{did_you_mean(str(name), known)} ds.data_vars lists them.")
     wanted = {d: ds[d] for d in full.dims if d in ds.coords and d != EPISODE and not _same(full[d], ds[d])}
-    return full.sel(wanted) if wanted else full
+    try:
+        return full.sel(wanted) if wanted else full
+    except (KeyError, ValueError, pd.errors.InvalidIndexError) as error:
+        axes = " and ".join(map(str, wanted))
+        raise StateError(
+            f"Where {name!r} was logged cannot be told: {axes} of this Dataset are not those of the run, or not unique ({reason(error)})."
+        ) from error
 
 
 def _same(full: xr.DataArray, part: xr.DataArray) -> bool:
@@ -126,10 +157,10 @@ def _full_presence(name: str, contents: RunContents, origin: Origin) -> xr.DataA
         for member in population.members if origin.shows(population.name) else ():
             if name == (member.name if plain else f"{population.name}.{member.name}"):
                 agents = read_agents(population, dim).coordinate()
-                return _bit(population, member.disk, (dim, TIME), {dim: agents, TIME: contents.clocks[TIME].read()})
+                return _bit(population, member.disk, (dim, TIME), {dim: agents, TIME: contents.times})
     for member in contents.environment.members:
         if member.name == name:
-            clock = contents.clocks[TIME].read()
+            clock = contents.times
             own = contents.coordinates.get(member.stored.dims[0]) if member.stored.dims else None
             if member.disk not in contents.environment.bits and own is not None:
                 return xr.DataArray(np.isin(clock, own.read()), {TIME: clock}, (TIME,))
@@ -143,6 +174,12 @@ def _full_presence(name: str, contents: RunContents, origin: Origin) -> xr.DataA
 def _bit(grid: GridContents, disk: str, dims: tuple[str, ...], coords: dict[str, Any]) -> xr.DataArray:
     bits, mask = grid.bits.get(disk, (None, 0))
     shape = tuple(len(coords[d]) for d in dims)
+    if bits is None and grid.unknown:
+        raise StateError(f"Where {disk!r} was logged is not known: the bits that tell it are damaged. Opening the run told more.")
     # Without a bit of its own (start and length of episodes) a variable is there in every entry.
     variable = xr.Variable(dims, np.ones(shape, bool)) if bits is None else lazy(dims, BitArray(bits, mask))
+    if variable.shape != shape:
+        raise StateError(
+            f"Where {disk!r} was logged is not known: its bits have the shape {variable.shape}, not {shape}. The run is damaged."
+        )
     return xr.DataArray(variable, coords={d: (d, c) for d, c in coords.items()})

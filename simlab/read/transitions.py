@@ -17,9 +17,10 @@ from typing import Any, Final
 import numpy as np
 import xarray as xr
 
-from simlab.conventions import ACTIONS, ATTR_MODALITY, EPISODE, OBSERVATIONS, REWARDS, STEP, TERMINATIONS, TIME
+from simlab.conventions import ACTIONS, EPISODE, OBSERVATIONS, REWARDS, STEP, TERMINATIONS, TIME
 from simlab.errors import InputError, NotInRunError, did_you_mean
 from simlab.read.episodes import episode_of_rows
+from simlab.read.selecting import modality_of
 from simlab.storage.dtypes import Array
 
 TRANSITION: Final = "transition"
@@ -93,7 +94,7 @@ def transitions(
 
 
 def _names(ds: xr.Dataset, modality: str, dim: str) -> list[str]:
-    return [str(k) for k, v in ds.data_vars.items() if v.attrs.get(ATTR_MODALITY) == modality and dim in v.dims and TIME in v.dims]
+    return [str(k) for k, v in ds.data_vars.items() if modality_of(v) == modality and dim in v.dims and TIME in v.dims]
 
 
 def _columns(word: str, names: list[str]) -> dict[str, str]:

@@ -14,20 +14,25 @@ import h5py
 import numpy as np
 
 from simlab.errors import StorageError
+from simlab.storage.checksums import verify_fletcher32
 from simlab.storage.codec import decode_chunk
 from simlab.storage.dtypes import Array
 from simlab.storage.selection import Piece, copy_piece
 
 DEFLATE: Final = int(h5py.h5z.FILTER_DEFLATE)
 SHUFFLE: Final = int(h5py.h5z.FILTER_SHUFFLE)
+FLETCHER32: Final = int(h5py.h5z.FILTER_FLETCHER32)
+_COMPRESSIONS: Final = ((), (SHUFFLE,), (DEFLATE,), (SHUFFLE, DEFLATE))
+DIRECT: Final = (*_COMPRESSIONS, *((*filters, FLETCHER32) for filters in _COMPRESSIONS))
+"""Pipelines that are undone here; others go through HDF5."""
 PLUGIN_NAMES: Final = {
     307: "bzip2", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32013: "zfp", 32015: "zstd", 32026: "blosc2",
 }  # fmt: skip
 _INLINE_BYTES: Final = 1 << 19
 """Below this much raw data a thread costs more than it saves."""
 
-Job = tuple[bytes, int, tuple[Piece, ...], tuple[Piece, ...]]
-"""A chunk as it lies in the file, its filter mask, what to take of it, and where that goes."""
+Job = tuple[tuple[int, ...], bytes, int, tuple[Piece, ...], tuple[Piece, ...]]
+"""Where a chunk begins, its bytes as they lie in the file, its filter mask, what to take of it, and where that goes."""
 
 _pool: ThreadPoolExecutor | None = None
 _threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -60,9 +65,17 @@ def decode_into(
     inside: tuple[Piece, ...],
     where: tuple[Piece, ...],
 ) -> None:
-    """Decode one chunk and copy what is wanted of it to its place in `result`."""
+    """Decode one chunk and copy what is wanted of it to its place in `result`.
+
+    Raises
+    ------
+    ValueError
+        If its checksum is wrong, or it decodes to something else than a chunk.
+    """
     # Bit i of the mask: filter i was left out for this chunk.
     applied = [f for i, f in enumerate(filters) if not mask >> i & 1]
+    if FLETCHER32 in applied:
+        raw = verify_fletcher32(raw)
     copy_piece(result, where, decode_chunk(raw, stored, chunks, SHUFFLE in applied, DEFLATE in applied), inside)
 
 
@@ -72,7 +85,7 @@ def decode_all(decode: Callable[..., None], jobs: Iterator[Job], chunk_bytes: in
     Parameters
     ----------
     decode : callable
-        Takes the four entries of a job.
+        Takes the entries of a job.
     jobs : iterator of Job
         Taken from in this thread only: it reads the file.
     chunk_bytes, chunks : int

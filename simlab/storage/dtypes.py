@@ -6,6 +6,7 @@ reader give back the very type: see FORMAT rule 3 in docs/reference/file-format.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +23,10 @@ _CF_EPOCH_UNITS: Final = {
     "ns": "nanoseconds", "us": "microseconds", "ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "D": "days",
 }  # fmt: skip
 _UDUNITS: Final = {"ns": "ns", "us": "us", "ms": "ms", "s": "s", "m": "min", "h": "h", "D": "day"}
+
+
+_TOLD: Final = re.compile(r"(float|complex)\d+|[Mm]8(\[\d*[A-Za-z]{1,2}\])?")
+"""What `stored_type` writes into ``simlab_dtype``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +75,7 @@ class StoredType:
     def from_disk(self, stored: Array) -> Array:
         """Turn stored values into the logged ones (text into ``str``)."""
         kind = self.logged.kind
-        if kind == "S":
+        if kind == "S" and self.extra:
             width = stored.shape[-1]
             if width == 0:
                 return np.zeros(stored.shape[:-1], "U1")
@@ -78,7 +83,9 @@ class StoredType:
             return np.char.decode(joined, "utf-8", "replace")
         if kind == "c":
             return np.ascontiguousarray(stored).view(self.logged).reshape(stored.shape[:-1])
-        if kind in "bMm":
+        if kind == "b":
+            return np.asarray(stored != 0)  # a view would make truth values of other bytes than 0 and 1
+        if kind in "Mm":
             # ascontiguousarray alone makes one row of a single value.
             return np.ascontiguousarray(stored).view(self.logged).reshape(stored.shape)
         if self.logged.char == "g" and self.logged.itemsize > 8:
@@ -128,7 +135,7 @@ def stored_type(logged: np.dtype[Any]) -> StoredType:
 
 
 def logged_type(stored: np.dtype[Any], attributes: dict[str, Any]) -> StoredType:
-    """Return the type that was logged, from a stored dtype and the variable's attributes.
+    """Return the type that was logged, from a stored dtype and the variable's attributes; the stored one where they name none that fits.
 
     Examples
     --------
@@ -136,9 +143,21 @@ def logged_type(stored: np.dtype[Any], attributes: dict[str, Any]) -> StoredType
     >>> logged_type(np.dtype("int8"), {"dtype": "bool"}).logged
     dtype('bool')
     """
-    if attributes.get(ATTR_BOOL) == "bool" and stored.kind in "iu" and stored.itemsize == 1:
+    told = attributes.get(ATTR_BOOL)
+    if isinstance(told, str) and told == "bool" and stored.kind in "iu" and stored.itemsize == 1:
         return stored_type(np.dtype(bool))
     if stored.kind == "S":
         return stored_type(np.dtype("S"))
     told = attributes.get(ATTR_LOGGED_DTYPE)
-    return stored_type(np.dtype(told)) if isinstance(told, str) else StoredType(stored, stored, (), {})
+    return (_told_type(told, stored) if isinstance(told, str) else None) or StoredType(stored, stored, (), {})
+
+
+def _told_type(told: str, stored: np.dtype[Any]) -> StoredType | None:
+    """Return the type that an attribute names, if it is one that is stored as this one."""
+    if not _TOLD.fullmatch(told):
+        return None
+    try:
+        kind = stored_type(np.dtype(told))
+    except (TypeError, ValueError, OverflowError):  # a long double of another machine
+        return None
+    return kind if ATTR_LOGGED_DTYPE in kind.attributes and kind.stored == stored.newbyteorder("=") else None

@@ -16,8 +16,10 @@ import h5py
 
 from simlab.conventions import ATTR_FORMAT, FORMAT_VERSION
 from simlab.errors import FormatError, RunInUseError, StorageError
+from simlab.storage.damage import ODD, reason
 from simlab.storage.diagnose import explain
 from simlab.storage.lock import owner_of, sidecar
+from simlab.storage.strangers import inventory
 from simlab.storage.writable import being_recorded
 
 _FORMAT_MAJOR = int(FORMAT_VERSION.split(".")[0])
@@ -139,31 +141,19 @@ def _open_unfinished(path: str, folder: Path) -> h5py.File:
 
 
 def _check_format(file: h5py.File, path: str) -> None:
-    version: Any = file.attrs.get(ATTR_FORMAT)
+    try:
+        version: Any = file.attrs.get(ATTR_FORMAT)
+    except ODD as error:
+        raise FormatError(f"{path!r} is HDF5, but damaged at its root: {reason(error)}. Restore it from a copy.") from error
     if isinstance(version, bytes):
         version = version.decode("utf-8", "replace")
     if version is None:
-        raise FormatError(f"{path!r} is an HDF5 file, but no run of simlab: it has no {ATTR_FORMAT!r} attribute. {_inventory(file)}")
+        raise FormatError(f"{path!r} is an HDF5 file, but no run of simlab: it has no {ATTR_FORMAT!r} attribute. {inventory(file)}")
     major = str(version).split(".")[0]
-    if not major.isdigit():
+    if not (major.isascii() and major.isdigit() and len(major) < 10):
         raise FormatError(f"{path!r} says {ATTR_FORMAT} = {version!r}, which is no version. This simlab reads format {FORMAT_VERSION}.")
     if int(major) > _FORMAT_MAJOR:
         raise FormatError(
             f"{path!r} has format {version}; this simlab reads format {FORMAT_VERSION}. "
             "Update simlab to open it: python -m pip install --upgrade simlab"
         )
-
-
-def _inventory(file: h5py.File) -> str:
-    """Say what a foreign file holds and how to open it."""
-    parts = []
-    for name in list(file)[:8]:
-        found = file[name] if file.get(name, getclass=True, getlink=True) is h5py.HardLink else None
-        if isinstance(found, h5py.Group):
-            parts.append(f"{name}/ ({len(found)} entries)")
-        else:
-            parts.append(f"{name} {found.shape}" if isinstance(found, h5py.Dataset) else f"{name} (a link)" if found is None else name)
-    held = ", ".join(parts) + (f" and {len(file) - 8} more" if len(file) > 8 else "")
-    if not held:
-        return "It is empty: it holds no groups and no arrays."
-    return f"It holds {held}. Look at it with `simlab info`, and open it with xarray.open_datatree or h5py.File."

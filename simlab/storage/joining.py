@@ -6,15 +6,16 @@ file up to a row, and from there on from memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import h5py
 import numpy as np
 
 from simlab.conventions import AGENT, EPISODE, TIME
-from simlab.storage.contents import GridContents, Member, PopulationContents, RunContents, read_stored
+from simlab.storage.contents import read_stored
 from simlab.storage.dtypes import Array
+from simlab.storage.grids import GridContents, Member, PopulationContents, RunContents
 from simlab.storage.handles import OpenFile
 from simlab.storage.opening import RunSource
 from simlab.storage.reading import StoredVariable
@@ -66,19 +67,28 @@ class Tail:
     rows: int
 
 
-def read_contents(source: RunSource, simulation: str) -> RunContents:
+def read_contents(source: RunSource, simulation: str, *, outline: bool = False) -> RunContents:
     """Return what a simulation holds: in its file and, where it is being recorded, in its journal.
+
+    Parameters
+    ----------
+    source : RunSource
+        The file.
+    simulation : str
+        Its name.
+    outline : bool, optional
+        Leave out what only a reader of values needs (ids, labels, logged bits), and what is wrong with it.
 
     Raises
     ------
     FormatError
         If the simulation lacks what every simulation has.
     """
-    stored = source.persistently(lambda: read_stored(source, simulation))
+    stored = source.persistently(lambda: read_stored(source, simulation, outline=outline))
     tail = source.tail
     if tail is None or tail.simulation != simulation:
         return stored
-    return join(stored, read_stored(tail.source, simulation), tail.split, tail.rows)
+    return join(stored, read_stored(tail.source, simulation, outline=outline), tail.split, tail.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +175,8 @@ class JoinedMember(Member):
 def join(base: RunContents, tail: RunContents, split: int, rows: int) -> RunContents:
     """Return what a run holds whose first rows are in one file and whose later ones are in another.
 
+    Gaps are not told: the file is in the middle of a change.
+
     Parameters
     ----------
     base, tail : RunContents
@@ -231,7 +243,7 @@ def _join_grid(
         own = next((d for d in stored.dims if d in splits), None)
         shape = tuple(sizes.get(d, s) for d, s in zip(stored.dims, stored.shape, strict=True))
         variable = _joined(pair[0], pair[1], splits[own] if own is not None else split, shape)
-        out.members.append(JoinedMember(some.name, disk, some.path, some.source, sizes.get(TIME, 0), variable))
+        out.members.append(JoinedMember(some.name, disk, some.path, some.source, (), variable))
     for word in dict.fromkeys([*base.bits, *tail.bits]):
         old, new = base.bits.get(word), tail.bits.get(word)
         some_bits = old or new
@@ -251,7 +263,5 @@ def _joined(older: StoredVariable | None, newer: StoredVariable | None, split: i
         dtype = max(older.dtype, newer.dtype, key=lambda d: d.itemsize)
     if some.dims and some.dims[0] != TIME and axis == 0 and some.dims[0] in (AGENT, EPISODE):
         split = min(split, older.shape[0] if older is not None else 0)
-    return JoinedVariable(
-        some.source, some.path, some.dims, shape, dtype, some.attrs, some.type, some.stored, some.tail, some.chunks, some.filters,
-        some.fill, older, newer, axis, split,
-    )  # fmt: skip
+    own = {f.name: getattr(some, f.name) for f in fields(StoredVariable)}
+    return JoinedVariable(**own | {"shape": shape, "dtype": dtype, "extent": shape, "gaps": ()}, older=older, newer=newer, axis=axis, split=split)

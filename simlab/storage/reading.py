@@ -8,28 +8,30 @@ nothing. What has other filters than shuffle and deflate goes through HDF5.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache
 from itertools import product
 from typing import Any, Final
 
 import h5py
 import numpy as np
 
-from simlab.conventions import STRLEN_SUFFIX
 from simlab.errors import SimlabError, StateError, StorageError
-from simlab.storage.attributes import read_attributes
-from simlab.storage.decoding import DEFLATE, PLUGIN_NAMES, SHUFFLE, Job, decode_all, decode_into, ensure_filters
-from simlab.storage.dtypes import Array, StoredType, logged_type
+from simlab.storage.damage import ODD, reason
+from simlab.storage.decoding import DEFLATE, DIRECT, FLETCHER32, PLUGIN_NAMES, SHUFFLE, Job, decode_all, decode_into, ensure_filters
+from simlab.storage.dtypes import Array, StoredType
 from simlab.storage.opening import RunSource
-from simlab.storage.selection import AxisPart, AxisSelection, Selector, copy_piece, finish, positions, select_axis
+from simlab.storage.selection import AxisPart, AxisSelection, Piece, Selector, copy_piece, finish, positions, select_axis
 from simlab.storage.written import never_written, written_chunks
 
-_DIRECT: Final = ((), (SHUFFLE,), (DEFLATE,), (SHUFFLE, DEFLATE))
-_NOT_A_VARIABLE: Final = b"This is a netCDF dimension but not a netCDF variable"
 _BLOCK_BYTES: Final = 4 << 20
 """What is read at once of a variable without chunks."""
+_SMALL: Final = 64 << 20
+"""Up to this much is read without asking whether it fits."""
+_MOST_PIECES: Final = 1 << 24
+_MOST_TOLD: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,12 @@ class StoredVariable:
         HDF5's numbers of its filters, in order.
     fill : numpy scalar
         What was never written.
+    plain : bool
+        Whether numbers lie in the file as numpy has them.
+    extent : tuple of int
+        Lengths along `dims` that the dataset has; where `shape` is longer, the rest is fill, as netCDF has it.
+    gaps : tuple of str
+        What of the description was damaged, and how it is shown.
     """
 
     source: RunSource
@@ -76,6 +84,9 @@ class StoredVariable:
     chunks: tuple[int, ...] | None
     filters: tuple[int, ...]
     fill: Any
+    plain: bool = True
+    extent: tuple[int, ...] = ()
+    gaps: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -90,13 +101,24 @@ class StoredVariable:
     @property
     def compression(self) -> str | None:
         """Name of the filter that compresses; None where none does."""
-        names = ["gzip" if f == DEFLATE else PLUGIN_NAMES.get(f, f"filter {f}") for f in self.filters if f != SHUFFLE]
+        names = ["gzip" if f == DEFLATE else PLUGIN_NAMES.get(f, f"filter {f}") for f in self.filters if f not in (SHUFFLE, FLETCHER32)]
         return names[0] if names else None
 
     def limited(self, dim: str, length: int) -> StoredVariable:
         """Return the same variable, cut to the first entries along one dimension."""
         shape = tuple(min(n, length) if d == dim else n for d, n in zip(self.dims, self.shape, strict=True))
         return replace(self, shape=shape)
+
+    def fitted(self, dim: str, length: int) -> StoredVariable:
+        """Return the same variable, cut or filled to a length along one dimension; a gap says where it was filled."""
+        if dim not in self.dims:
+            return self
+        held = self.shape[self.dims.index(dim)]
+        shape = tuple(length if d == dim else n for d, n in zip(self.dims, self.shape, strict=True))
+        gaps = self.gaps
+        if held < length:
+            gaps = (*gaps, f"{self.path!r} is cut short: it holds {held:,} of {length:,} along {dim!r}; the rest reads as not there")
+        return replace(self, shape=shape, gaps=gaps)
 
     def read(self, *selection: Selector) -> Array:
         """Read a part of the variable, in the type that was logged.
@@ -123,13 +145,39 @@ class StoredVariable:
         if len(selection) > len(self.shape):
             raise IndexError(f"{self.name!r} has {len(self.shape)} axes {self.dims}; {len(selection)} indices were given")
         wanted = [*selection, *(slice(None) for _ in range(len(self.shape) - len(selection)))]
+        if any(n > held for n, held in zip(self.shape, self.extent, strict=False)):
+            return self._read_what_is_there(wanted)
         chunks = self._blocks()
+        self._check_size(wanted, chunks)
         axes = [select_axis(s, n, c) for s, n, c in zip(wanted, self.shape, chunks, strict=False)]
         axes += [select_axis(slice(None), n, c) for n, c in zip(self.tail, chunks[len(axes) :], strict=True)]
         result = np.empty(tuple(a.length for a in axes), self.stored.newbyteorder("="))
         if result.size:
             self.source.persistently(lambda: self._fill_in(result, axes, chunks))
         return self._typed(finish(result, axes))
+
+    def _read_what_is_there(self, wanted: list[Selector]) -> Array:
+        """Read of a dataset that is shorter than its dimensions what it holds; the rest is fill."""
+        self._check_size(wanted, self._blocks())
+        held = tuple(min(n, there) for n, there in zip(self.shape, self.extent, strict=True))
+        places = [_positions(s, n) for s, n in zip(wanted, self.shape, strict=True)]
+        kept = [np.flatnonzero(p < n) for p, n in zip(places, held, strict=True)]
+        out = np.empty(tuple(p.size for p in places), self.dtype)
+        out[...] = self._typed(np.full(self.tail, self.fill, self.stored.newbyteorder("=")))
+        inner = replace(self, shape=held)
+        out[np.ix_(*kept)] = inner.read(*(p[k] for p, k in zip(places, kept, strict=True)))
+        return out[tuple(0 if isinstance(s, (int, np.integer)) else slice(None) for s in wanted)]
+
+    def _check_size(self, wanted: list[Selector], chunks: tuple[int, ...]) -> None:
+        """Refuse what no memory holds, before it is asked for: a damaged file may claim any length."""
+        lengths = [*(_length(s, n) for s, n in zip(wanted, self.shape, strict=True)), *self.tail]
+        needed = math.prod(lengths) * self.stored.itemsize
+        pieces = math.prod(min(n, n // c + 2) for n, c in zip(lengths, chunks, strict=True))
+        if needed > _SMALL and (needed > memory() or pieces > _MOST_PIECES):
+            raise StorageError(
+                f"{self.path!r} in {self.source.path!r} has the shape {self.shape}; reading {tuple(lengths)} of it takes "
+                f"{needed / 2**30:,.1f} GiB in {pieces:,} chunks. Select a part of it."
+            )
 
     def _blocks(self) -> tuple[int, ...]:
         """Return the chunk lengths or, where there are none, blocks of rows that are small enough."""
@@ -140,29 +188,69 @@ class StoredVariable:
         return tuple(max(1, n) if i else max(1, _BLOCK_BYTES // row) for i, n in enumerate(full))
 
     def _fill_in(self, result: Array, axes: list[AxisSelection], chunks: tuple[int, ...]) -> None:
+        damaged: list[tuple[tuple[int, ...], str]] = []
         try:
             dataset = self.source.dataset(self.path)
-            if self.chunks is not None and self.filters in _DIRECT and self.stored.kind in "iufS":
-                self._read_direct(dataset, result, axes, chunks)
+            if self.chunks is not None and self.filters in DIRECT and self.stored.kind in "iufS" and self.plain:
+                self._read_direct(dataset, result, axes, chunks, damaged)
             else:
-                self._read_through_hdf5(dataset, result, axes, chunks)
-        except (OSError, RuntimeError, ValueError, KeyError) as error:
+                self._read_through_hdf5(dataset, result, axes, chunks, damaged)
+        except ODD as error:
             if isinstance(error, SimlabError):
                 raise
-            if self.source.closed:
-                raise StateError(f"{self.source.path!r} was closed while {self.path!r} was read. Open the run again.") from error
-            raise StorageError(f"{self.path!r} in {self.source.path!r} could not be read: {error}") from error
+            self._check_open(error)
+            raise StorageError(f"{self.path!r} in {self.source.path!r} could not be read: {reason(error)}") from error
+        if damaged:
+            self._check_open(None)
+            raise StorageError(self._told(damaged, chunks))
 
-    def _read_direct(self, dataset: h5py.Dataset, result: Array, axes: list[AxisSelection], chunks: tuple[int, ...]) -> None:
+    def _check_open(self, error: Exception | None) -> None:
+        if self.source.closed:
+            raise StateError(f"{self.source.path!r} was closed while {self.path!r} was read. Open the run again.") from error
+
+    def _told(self, damaged: list[tuple[tuple[int, ...], str]], chunks: tuple[int, ...]) -> str:
+        """Say which chunks cannot be read, in words of the axes."""
+        damaged.sort()
+        full = (*self.shape, *self.tail)
+        places = []
+        for offset, why in damaged[:_MOST_TOLD]:
+            spans = (f"{d} {o}-{min(o + c, n) - 1}" for d, o, c, n in zip(self.dims, offset, chunks, full, strict=False) if c < n)
+            places.append(f"{', '.join(spans) or 'all of it'} ({why})")
+        more = f"; and {len(damaged) - _MOST_TOLD} more" if len(damaged) > _MOST_TOLD else ""
+        word = "chunk" if self.chunks is not None else "part"
+        return (
+            f"{self.path!r} in {self.source.path!r} is damaged in {len(damaged)} {word}{'s' if len(damaged) > 1 else ''}, by place: "
+            f"{'; '.join(places)}{more}. The rest of it can be read: select around."
+        )
+
+    def _read_direct(
+        self,
+        dataset: h5py.Dataset,
+        result: Array,
+        axes: list[AxisSelection],
+        chunks: tuple[int, ...],
+        damaged: list[tuple[tuple[int, ...], str]],
+    ) -> None:
         parts, count, exact = written_chunks(self.source, self.path, axes, chunks)
         if exact and count < math.prod(len(a.parts) for a in axes):
             result.fill(self.fill)
-        decode = partial(decode_into, result, self.stored, chunks, self.filters)
+
+        def decode(offset: tuple[int, ...], raw: bytes, mask: int, inside: tuple[Piece, ...], where: tuple[Piece, ...]) -> None:
+            try:
+                decode_into(result, self.stored, chunks, self.filters, raw, mask, inside, where)
+            except ValueError as error:
+                damaged.append((offset, reason(error)))
+
         chunk_bytes = math.prod(chunks) * self.stored.itemsize
-        decode_all(decode, self._fetch(dataset.id, result, parts, chunks), chunk_bytes, count)
+        decode_all(decode, self._fetch(dataset.id, result, parts, chunks, damaged), chunk_bytes, count)
 
     def _fetch(
-        self, dataset: h5py.h5d.DatasetID, result: Array, touched: Iterator[tuple[AxisPart, ...]], chunks: tuple[int, ...]
+        self,
+        dataset: h5py.h5d.DatasetID,
+        result: Array,
+        touched: Iterator[tuple[AxisPart, ...]],
+        chunks: tuple[int, ...],
+        damaged: list[tuple[tuple[int, ...], str]],
     ) -> Iterator[Job]:
         """Yield the touched chunks as they lie in the file; those that were never written are filled in on the way."""
         for parts in touched:
@@ -172,19 +260,31 @@ class StoredVariable:
                 mask, raw = dataset.read_direct_chunk(offset)
             except (RuntimeError, OSError, ValueError, MemoryError, SystemError) as error:
                 if not never_written(dataset, offset, error):
-                    raise
+                    damaged.append((offset, reason(error)))
+                    continue
                 result[where if all(isinstance(w, slice) for w in where) else np.ix_(*map(positions, where))] = self.fill
                 continue
-            yield raw, mask, tuple(p.inside for p in parts), where
+            yield offset, raw, mask, tuple(p.inside for p in parts), where
 
-    def _read_through_hdf5(self, dataset: h5py.Dataset, result: Array, axes: list[AxisSelection], chunks: tuple[int, ...]) -> None:
+    def _read_through_hdf5(
+        self,
+        dataset: h5py.Dataset,
+        result: Array,
+        axes: list[AxisSelection],
+        chunks: tuple[int, ...],
+        damaged: list[tuple[tuple[int, ...], str]],
+    ) -> None:
         ensure_filters(self.path, self.filters)
         if not axes:
             result[()] = dataset[()]
             return
         for parts in product(*(a.parts for a in axes)):
-            block = dataset[tuple(slice(p.chunk * c, (p.chunk + 1) * c) for p, c in zip(parts, chunks, strict=True))]
-            copy_piece(result, tuple(p.target for p in parts), block, tuple(p.inside for p in parts))
+            offset = tuple(p.chunk * c for p, c in zip(parts, chunks, strict=True))
+            try:
+                block = dataset[tuple(slice(o, o + c) for o, c in zip(offset, chunks, strict=True))]
+                copy_piece(result, tuple(p.target for p in parts), block, tuple(p.inside for p in parts))
+            except (OSError, RuntimeError, ValueError, MemoryError) as error:
+                damaged.append((offset, reason(error)))
 
     def _typed(self, stored: Array) -> Array:
         stored = np.asarray(stored)
@@ -192,66 +292,6 @@ class StoredVariable:
             return _text(stored, self.dtype)
         shape = stored.shape[: stored.ndim - len(self.tail)]
         return self.type.from_disk(stored).reshape(shape).astype(self.dtype, copy=False)
-
-
-def describe(source: RunSource, dataset: h5py.Dataset) -> StoredVariable:
-    """Return what there is to know about a dataset without reading its data."""
-    attrs = read_attributes(dataset)
-    stored = np.dtype(dataset.dtype)
-    kind = logged_type(stored, attrs)
-    shape = tuple(int(n) for n in dataset.shape or ())
-    dims = _dimension_names(source.scales, dataset, shape)
-    extra = min(len(kind.extra), len(shape))
-    if stored.kind == "S" and (stored.itemsize > 1 or not extra or not dims[-1].endswith(STRLEN_SUFFIX)):
-        kind, extra = StoredType(stored, stored, (), {}), 0
-    cut = len(shape) - extra
-    dtype = np.dtype(f"U{max(1, shape[-1])}") if kind.logged.kind == "S" and extra else kind.logged
-    options = dataset.id.get_create_plist()
-    filters = tuple(options.get_filter(i)[0] for i in range(options.get_nfilters()))
-    return StoredVariable(
-        source, str(dataset.name), dims[:cut], shape[:cut], dtype.newbyteorder("="), attrs, kind, stored, shape[cut:],
-        dataset.chunks, filters, _fill_of(dataset, stored),
-    )  # fmt: skip
-
-
-def note_scales(source: RunSource, datasets: Iterable[h5py.Dataset]) -> None:
-    """Remember where the scales among some datasets lie.
-
-    A reference holds an address; HDF5 would search the whole file for the name that belongs to it.
-    """
-    known = source.scales
-    for dataset in datasets:
-        if h5py.h5ds.is_scale(dataset.id):
-            known[h5py.h5o.get_info(dataset.id).addr] = str(dataset.name).rsplit("/", 1)[-1]
-
-
-def _dimension_names(scales: dict[int, str], dataset: h5py.Dataset, shape: tuple[int, ...]) -> tuple[str, ...]:
-    own = str(dataset.name).rsplit("/", 1)[-1]
-    if "DIMENSION_LIST" in dataset.attrs:
-        names = []
-        for axis, references in enumerate(dataset.attrs["DIMENSION_LIST"]):
-            scale = h5py.h5r.dereference(references[0], dataset.id) if len(references) else None
-            name = None if scale is None else scales.get(h5py.h5o.get_info(scale).addr)
-            if name is None and scale is not None:
-                found = h5py.h5r.get_name(references[0], dataset.id)
-                name = found.decode().rsplit("/", 1)[-1] if found else None
-            names.append(name or f"{own}_dim_{axis}")
-        return tuple(names)
-    if len(shape) == 1 and h5py.h5ds.is_scale(dataset.id):
-        return (own,)
-    return tuple(f"{own}_dim_{axis}" for axis in range(len(shape)))
-
-
-def is_plain_dimension(dataset: h5py.Dataset) -> bool:
-    """Whether a dataset is a dimension without values, as netCDF-4 writes it."""
-    return bool(h5py.h5ds.is_scale(dataset.id)) and (h5py.h5ds.get_scale_name(dataset.id) or b"").startswith(_NOT_A_VARIABLE)
-
-
-def _fill_of(dataset: h5py.Dataset, stored: np.dtype[Any]) -> Any:
-    try:
-        return dataset.fillvalue
-    except (RuntimeError, TypeError, ValueError):
-        return np.zeros((), stored)[()]
 
 
 def _text(stored: Array, dtype: np.dtype[Any]) -> Array:
@@ -264,3 +304,32 @@ def _text(stored: Array, dtype: np.dtype[Any]) -> Array:
         return octets.astype(np.uint32).view(f"U{width}").reshape(stored.shape[:-1]).astype(dtype, copy=False)
     joined = octets.view(f"S{width}").reshape(stored.shape[:-1])
     return np.char.decode(joined, "utf-8", "replace").astype(dtype, copy=False)
+
+
+def _positions(selector: Selector, size: int) -> Array:
+    """Return the entries that a selection names along an axis, one of them for a single number."""
+    if isinstance(selector, (int, np.integer)):
+        place = int(selector) + (size if selector < 0 else 0)
+        if not 0 <= place < size:
+            raise IndexError(f"index {selector} is out of range for an axis of length {size}")
+        return np.array([place])
+    if isinstance(selector, slice):
+        return np.arange(*selector.indices(size))
+    wanted = np.asarray(selector)
+    wanted = np.flatnonzero(wanted) if wanted.dtype == bool else wanted.astype(np.int64)
+    return np.where(wanted < 0, wanted + size, wanted)
+
+
+def _length(selector: Selector, size: int) -> int:
+    if isinstance(selector, slice):
+        return len(range(*selector.indices(size)))
+    return 1 if isinstance(selector, (int, np.integer)) else int(np.size(selector))
+
+
+@cache
+def memory() -> int:
+    """Return the bytes of memory that the machine has."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 40

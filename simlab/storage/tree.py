@@ -14,6 +14,8 @@ import h5py
 import numpy as np
 
 from simlab.errors import FormatError, RunInUseError, RunNotFoundError
+from simlab.storage.damage import ODD
+from simlab.storage.describing import dimension_list, is_plain_dimension, is_scale
 from simlab.storage.diagnose import explain
 from simlab.storage.finding import natural_key
 
@@ -30,12 +32,9 @@ MOST_TEXT: Final = 500
 MOST_NUMBERS: Final = 16
 _DEEPEST: Final = 64
 _BIG_ATTRIBUTE: Final = 1 << 24
-_NOT_A_VARIABLE: Final = b"This is a netCDF dimension but not a netCDF variable"
 _STRUCTURAL: Final = frozenset(
     {"CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST", "_Netcdf4Dimid", "_Netcdf4Coordinates", "_NCProperties"}
 )
-_ODD: Final = (OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError, NotImplementedError)
-"""What h5py raises for objects it has no word for: types, references and filters it does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,7 @@ def describe(path: str | os.PathLike[str], *, most: int = MOST_OBJECTS) -> Tree:
         walk = _Walk(most)
         try:
             root = walk.group(file["/"], "/", "/", 0)
-        except _ODD as error:
+        except ODD as error:
             raise FormatError(f"{place!r} is HDF5, but is damaged: {error}. Restore it from a copy.") from error
         return Tree(path=place, file_bytes=os.path.getsize(place), root=root, complete=walk.complete)
 
@@ -216,7 +215,7 @@ class _Walk:
             if isinstance(child, h5py.Dataset):
                 return describe_dataset(child, path)
             return LinkInfo(name, path, "type", _dtype_name(child))
-        except _ODD as error:
+        except ODD as error:
             return LinkInfo(name, path, "unreadable", _text(str(error)))
 
 
@@ -227,14 +226,14 @@ def _names(group: h5py.Group) -> list[str | bytes]:
     return names if tracked else sorted(names, key=lambda name: natural_key(_text(name)))
 
 
-def describe_dataset(dataset: h5py.Dataset, path: str) -> DatasetInfo:
-    """Describe one dataset; `path` is the name under which it was reached."""
+def describe_dataset(dataset: h5py.Dataset, path: str, *, axes: bool = True) -> DatasetInfo:
+    """Describe one dataset; `path` is the name under which it was reached. Without `axes`, the scales of its axes are not looked up."""
     name = path.rsplit("/", 1)[-1]
     shape = None if dataset.shape is None else tuple(int(n) for n in dataset.shape)
     dtype, itemsize = _dtype_name(dataset), dataset.id.get_type().get_size()
     varying = "variable" in dtype
     count = 0 if shape is None else int(np.prod([1, *shape], dtype=object))
-    is_dimension, dims = _dims(dataset, name)
+    is_dimension, dims = _dims(dataset, name) if axes else (False, None)
     plist = dataset.id.get_create_plist()
     return DatasetInfo(
         name=name,
@@ -266,23 +265,27 @@ def _filter(number: int, flags: int, options: tuple[int, ...], name: bytes) -> F
 
 def _dims(dataset: h5py.Dataset, name: str) -> tuple[bool, tuple[str, ...] | None]:
     """Say whether a dataset is only a dimension's length, and return the names of its dimensions where it has some."""
-    try:
-        if dataset.is_scale and dataset.ndim == 1:
-            label = dataset.attrs.get("NAME", b"")
-            label = label if isinstance(label, bytes) else str(label).encode()
-            return label.startswith(_NOT_A_VARIABLE), (name,)
-        scales = [next((scale.name for scale in axis.values()), None) for axis in dataset.dims]
-        labels = [axis.label for axis in dataset.dims]
-    except _ODD:
-        return False, None
-    named = [scale.rsplit("/", 1)[-1] if scale else _text(label) for scale, label in zip(scales, labels, strict=True)]
+    count = len(dataset.shape or ())
+    if count == 1 and is_scale(dataset):
+        return is_plain_dimension(dataset), (name,)
+    references = dimension_list(dataset, count)
+    named: list[str] = []
+    for axis in range(count):
+        try:
+            if references is not None and len(references[axis]):
+                scale = h5py.h5r.get_name(references[axis][0], dataset.id) or b""
+                named.append(_text(scale.rsplit(b"/", 1)[-1]))
+            else:
+                named.append(_text(dataset.dims[axis].label) if "DIMENSION_LABELS" in dataset.attrs else "")
+        except ODD:
+            named.append("")
     return False, tuple(named) if any(named) else None
 
 
 def _dtype_name(obj: h5py.Dataset | h5py.Datatype) -> str:
     try:
         dtype = obj.dtype
-    except _ODD:
+    except ODD:
         return "a type that numpy does not have"
     text = h5py.check_string_dtype(dtype)
     if text is not None:
@@ -302,12 +305,12 @@ def _attributes(obj: h5py.Group | h5py.Dataset) -> dict[str, Any]:
     out: dict[str, Any] = {}
     try:
         names = [name for name in obj.attrs if name not in _STRUCTURAL]
-    except _ODD:
+    except ODD:
         return {"(attributes)": "(cannot be read)"}
     for name in names[:MOST_ATTRIBUTES]:
         try:
             out[_text(name)] = _attribute(obj, name)
-        except _ODD:
+        except ODD:
             out[_text(name)] = "(cannot be read)"
     if len(names) > MOST_ATTRIBUTES:
         out["..."] = f"({len(names) - MOST_ATTRIBUTES} more attributes)"

@@ -77,4 +77,7 @@ def never_written(dataset: h5py.h5d.DatasetID, offset: tuple[int, ...], error: E
     if "not allocated" in str(error) or any(o >= n for o, n in zip(offset, dataset.shape, strict=True)):
         return True
     # h5py 3.16 takes a size that HDF5 never set for that of a missing chunk, and ends in a MemoryError or a SystemError.
-    return dataset.get_chunk_info_by_coord(offset).byte_offset is None
+    try:
+        return dataset.get_chunk_info_by_coord(offset).byte_offset is None
+    except (OSError, RuntimeError, ValueError, SystemError):
+        return False  # the index itself is damaged: the first error says more
