@@ -20,6 +20,8 @@ from simlab.storage.groups import attachment_names, read_attached, read_scalars
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from simlab.view.viewer import EpisodeViewer
+
 
 @xr.register_dataset_accessor("sim")  # type: ignore[no-untyped-call]
 class SimulationAccessor:
@@ -305,6 +307,25 @@ class SimulationAccessor:
         from simlab.view.figures import plot_episode
 
         return plot_episode(self._ds, number, **options)
+
+    def view(self, episode: int = 0, **options: Any) -> EpisodeViewer:
+        """Look at an episode and move through it, in a notebook.
+
+        Parameters
+        ----------
+        episode : int, optional
+            Its number; -1 is the last one.
+        **options
+            As for `simlab.view.viewer.EpisodeViewer`: ``agents``, ``panels``, ``events``, ``other``, ``live``, ``step``, ``speed``.
+
+        Returns
+        -------
+        EpisodeViewer
+            An ipywidgets widget; a notebook shows it by itself.
+        """
+        from simlab.view.viewer import EpisodeViewer
+
+        return EpisodeViewer(self._ds, episode, **options)
 
     # -- where it comes from
 
