@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import xarray as xr
 
@@ -12,19 +12,15 @@ from simlab.errors import InputError, NotInRunError, StateError, did_you_mean
 from simlab.read.episodes import episode_table, own_clocks, rows_until, select_episode, select_times, table_from_rows
 from simlab.read.flatten import decoded_attributes
 from simlab.read.origin import Agents, Origin, origin_of
+from simlab.read.pictures import Pictures
 from simlab.read.selecting import agent_groups, modalities, presence, select_agents, variables_of
 from simlab.read.transitions import transitions
 from simlab.storage.contents import RunContents
 from simlab.storage.groups import attachment_names, read_attached, read_scalars
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from simlab.view.viewer import EpisodeViewer
-
 
 @xr.register_dataset_accessor("sim")  # type: ignore[no-untyped-call]
-class SimulationAccessor:
+class SimulationAccessor(Pictures):
     """What is special about the Dataset of a run; reached as ``ds.sim``.
 
     It works on any part of a run too: ``ds.sel(agent="agent_3").sim.episode(2)``.
@@ -286,46 +282,6 @@ class SimulationAccessor:
         """What the logger counted: rows, bytes raw and stored, overwritten, coerced and late values, seconds."""
         origin = self._file()
         return read_scalars(origin.source, f"{origin.simulation}/{GROUP_REPORT}")
-
-    # -- pictures
-
-    def plot_episode(self, number: int = 0, **options: Any) -> Figure:
-        """Draw one episode at a glance.
-
-        Parameters
-        ----------
-        number : int, optional
-            Its number; -1 is the last one.
-        **options
-            As for `simlab.view.figures.plot_episode`.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Not shown yet; a notebook shows it by itself.
-        """
-        from simlab.view.figures import plot_episode
-
-        return plot_episode(self._ds, number, **options)
-
-    def view(self, episode: int = 0, **options: Any) -> EpisodeViewer:
-        """Look at an episode and move through it, in a notebook.
-
-        Parameters
-        ----------
-        episode : int, optional
-            Its number; -1 is the last one.
-        **options
-            As for `simlab.view.viewer.EpisodeViewer`: ``agents``, ``panels``, ``events``, ``other``, ``live``, ``step``, ``speed``.
-
-        Returns
-        -------
-        EpisodeViewer
-            An ipywidgets widget; a notebook shows it by itself.
-        """
-        from simlab.view.viewer import EpisodeViewer
-
-        return EpisodeViewer(self._ds, episode, **options)
 
     # -- where it comes from
 

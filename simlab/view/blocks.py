@@ -47,6 +47,8 @@ class Layout:
         Where the episode begins in it.
     axes : int
         How many axes come before those of one value.
+    every : int
+        Of so many rows, one comes.
     """
 
     length: int
@@ -57,6 +59,7 @@ class Layout:
     stored: StoredVariable | None = field(default=None, repr=False)
     starts: tuple[int, ...] = ()
     axes: int = 1
+    every: int = 1
 
     def told(self) -> dict[str, Any]:
         """Return what the browser needs to ask for chunks."""
@@ -72,8 +75,8 @@ def browser_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     Examples
     --------
     >>> import numpy as np
-    >>> browser_dtype(np.dtype("float16")), browser_dtype(np.dtype(">i4")), browser_dtype(np.dtype(bool))
-    (dtype('float32'), dtype('int32'), dtype('uint8'))
+    >>> [browser_dtype(np.dtype(name)).name for name in ("float16", ">i4", "bool")]
+    ['float32', 'int32', 'uint8']
     """
     if dtype.kind == "b":
         return np.dtype("uint8")
@@ -82,7 +85,7 @@ def browser_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype.newbyteorder("<")
 
 
-def layout_of(episode: Episode, name: str, shown: int = 1) -> Layout:
+def layout_of(episode: Episode, name: str, shown: int = 1, every: int = 1) -> Layout:
     """Decide how the pictures of a variable come.
 
     Parameters
@@ -93,13 +96,21 @@ def layout_of(episode: Episode, name: str, shown: int = 1) -> Layout:
         The variable.
     shown : int, optional
         How many agents are watched: a chunk of many agents is passed on only if a good part of them is.
+    every : int, optional
+        Of so many pictures, take one.
     """
     variable = episode.data[name]
     axes = 1 if episode.agent_dim(name) is None else 2
     target = browser_dtype(variable.dtype)
     found = behind(variable.variable)
     whole = found is not None and found.starts[axes:] == (0,) * (variable.ndim - axes)
-    if found is not None and whole and variable.shape[axes:] == found.stored.shape[axes:] and passes_through(found.stored, axes):
+    if (
+        every == 1
+        and found is not None
+        and whole
+        and variable.shape[axes:] == found.stored.shape[axes:]
+        and passes_through(found.stored, axes)
+    ):
         chunks = found.stored.chunks or ()
         agents = chunks[0] if axes == 2 else 1
         if agents <= 4 * max(1, shown):
@@ -107,7 +118,8 @@ def layout_of(episode: Episode, name: str, shown: int = 1) -> Layout:
             first = found.starts[0] % agents if axes == 2 else 0
             return Layout(length, found.starts[axes - 1] % length, agents, first, target.name, found.stored, found.starts, axes)
     row = max(1, math.prod(episode.own_shape(name)) * target.itemsize)
-    return Layout(max(1, min(_LONGEST, 1 << (max(1, _DECODED_BYTES // row).bit_length() - 1))), dtype=target.name)
+    length = max(1, min(_LONGEST, 1 << (max(1, _DECODED_BYTES // row).bit_length() - 1)))
+    return Layout(length, dtype=target.name, every=every)
 
 
 class Presence:
@@ -170,7 +182,7 @@ def read_block(episode: Episode, presence: Presence, name: str, layout: Layout, 
         If there is no such chunk.
     """
     dim = episode.agent_dim(name)
-    total = len(episode.rows(name))
+    total = -(-len(episode.rows(name)) // layout.every)
     first = chunk * layout.length - layout.offset
     start, stop = max(0, first), min(total, first + layout.length)
     people = episode.data.sizes[dim] if dim is not None else 1
@@ -178,7 +190,9 @@ def read_block(episode: Episode, presence: Presence, name: str, layout: Layout, 
     agents = range(max(0, low), min(people, low + layout.agents))
     if start >= stop or not len(agents):
         raise InputError(f"{name!r} of episode {episode.k} has no chunk ({block}, {chunk}).")
-    there = presence(name, None if dim is None else slice(agents.start, agents.stop), start, stop)
+    every = layout.every
+    people_there = presence(name, None if dim is None else slice(agents.start, agents.stop), start * every, stop * every)
+    there = people_there[..., ::every]
     header: dict[str, Any] = {"first": first, "rows": stop - first}  # rows count from the chunk's own first one
     if not there.all():
         rows = there[np.newaxis] if dim is None else there
@@ -203,7 +217,7 @@ def _decoded(episode: Episode, header: dict[str, Any], name: str, layout: Layout
     dim, clock = episode.agent_dim(name), episode.clock_of(name)
     target = browser_dtype(variable.dtype)
     start, stop = max(0, first), first + header["rows"]
-    wanted: dict[Any, Any] = {clock: slice(start, stop)}
+    wanted: dict[Any, Any] = {clock: slice(start * layout.every, stop * layout.every, layout.every)}
     people = slice(max(0, agents.start), agents.stop)
     if dim is not None:
         wanted[dim] = people

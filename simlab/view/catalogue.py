@@ -124,6 +124,9 @@ def _variable(episode: Episode, name: str, layout: Layout | None, picked: list[i
         "rows": None if episode.on_main_clock(name) else _arithmetic(np.searchsorted(episode.time, episode.rows(name))),
         "count": len(episode.rows(name)),
     }
+    if layout is not None and layout.every > 1:
+        rows = np.searchsorted(episode.time, episode.rows(name))[:: layout.every]
+        out |= {"rows": _arithmetic(rows), "count": len(rows)}
     if not out["picture"]:
         out["channels"] = channels_of(episode, name, picked)
     if layout is not None:

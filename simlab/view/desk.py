@@ -28,11 +28,11 @@ _KEPT: Final = 3
 class Opened:
     """An episode with what was found out about it."""
 
-    def __init__(self, ds: xr.Dataset, k: int, shown: int) -> None:
+    def __init__(self, ds: xr.Dataset, k: int, shown: int = 1, every: int = 1) -> None:
         self.episode = Episode(ds, k)
         self.presence = Presence(self.episode)
         self.layouts: dict[str, Layout] = {
-            name: layout_of(self.episode, name, shown) for name in self.episode.variables if self.episode.is_image(name)
+            name: layout_of(self.episode, name, shown, every) for name in self.episode.variables if self.episode.is_image(name)
         }
         self._scales: dict[tuple[str, tuple[int, ...]], tuple[Scale, int]] = {}
 
@@ -63,12 +63,12 @@ class Desk:
         self.ds, self.panels, self.events = ds, panels, dict(events or {})
         for name, condition in self.events.items():
             check_condition(name, condition)
-        self.shown = 1
+        self.shown, self.every = 1, 1
         self._opened: OrderedDict[int, Opened] = OrderedDict()
 
     def opened(self, k: int) -> Opened:
         """Return an episode; the latest few are kept."""
-        found = self._opened.pop(k, None) or Opened(self.ds, k, self.shown)
+        found = self._opened.pop(k, None) or Opened(self.ds, k, self.shown, self.every)
         self._opened[k] = found
         while len(self._opened) > _KEPT:
             self._opened.popitem(last=False)

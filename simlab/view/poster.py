@@ -60,23 +60,30 @@ def enlarged(image: Rgb, high: int) -> Rgb:
     return image[::every, ::every]
 
 
-def beside(images: Sequence[Rgb], gap: int = _GAP, back: int = 255) -> Rgb:
-    """Return pictures side by side, in as many lines as they need."""
-    lines: list[list[Rgb]] = [[]]
-    for image in images:
-        if lines[-1] and sum(i.shape[1] + gap for i in lines[-1]) + image.shape[1] > _WIDEST:
-            lines.append([])
-        lines[-1].append(image)
-    wide = max(sum(i.shape[1] + gap for i in line) - gap for line in lines)
-    high = sum(max(i.shape[0] for i in line) + gap for line in lines) - gap
-    out = np.full((high, wide, 3), back, np.uint8)
-    top = 0
-    for line in lines:
-        left = 0
-        for image in line:
-            out[top : top + image.shape[0], left : left + image.shape[1]] = image
-            left += image.shape[1] + gap
-        top += max(i.shape[0] for i in line) + gap
+def places(sizes: Sequence[tuple[int, int]], gap: int = _GAP, head: int = 0) -> tuple[list[tuple[int, int]], tuple[int, int]]:
+    """Return where pictures of some sizes go, side by side, in as many lines as they need, and how large all of it is.
+
+    Examples
+    --------
+    >>> places([(10, 20), (30, 40)])
+    ([(0, 0), (0, 28)], (30, 68))
+    """
+    out, top, left, line, widest = [], 0, 0, 0, 0
+    for high, wide in sizes:
+        if left and left + wide > _WIDEST:
+            top, left, line = top + line + gap, 0, 0
+        out.append((top + head, left))
+        left += wide + gap
+        line, widest = max(line, high + head), max(widest, left - gap)
+    return out, (top + line, widest)
+
+
+def beside(images: Sequence[Rgb]) -> Rgb:
+    """Return pictures side by side on white."""
+    where, size = places([image.shape[:2] for image in images])
+    out = np.full((*size, 3), 255, np.uint8)
+    for (top, left), image in zip(where, images, strict=True):
+        out[top : top + image.shape[0], left : left + image.shape[1]] = image
     return out
 
 
