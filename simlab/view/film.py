@@ -56,7 +56,7 @@ class Film:
             known = episode.agents(dim) if dim is not None else []
             self.cells += [(name, agent) for agent in self.agents if agent in known] if dim is not None else [(name, None)]
         people = len({agent for _, agent in self.cells if agent is not None})
-        self.high = {None: 232, "agent": 232 if people == 1 else 170 if people <= 4 else 112}
+        self.high = {None: 232, "agent": 232 if people == 1 else 170 if people <= 2 else 121}
         self.blank = [self._large(np.full((*episode.frame_shape(name), 3), _GRAY, np.uint8), agent) for name, agent in self.cells]
         self.places, (top, across) = places([image.shape[:2] for image in self.blank], head=_CAPTION)
         wide = max(across, 480) + 2 * _EDGE

@@ -183,7 +183,7 @@ class EpisodeViewer(anywidget.AnyWidget):
 
     def refresh(self) -> None:
         """Look whether the run has grown; a viewer with ``live=True`` does so by itself once a second."""
-        self._grow()
+        self._grow(self.episode)
         self._changed += 1
 
     def close(self) -> None:
@@ -263,7 +263,7 @@ class EpisodeViewer(anywidget.AnyWidget):
             answer: dict[str, Any] = self._difference(int(content.get("episode", 0)), int(content.get("other", 0)))
             buffers: list[bytes] = []
         elif content.get("ask") == "grown":
-            answer, buffers = self._grow(), []
+            answer, buffers = self._grow(content.get("episode")), []
         else:
             side = 1 if content.get("side") == 1 and len(self._desks) > 1 else 0
             answer, buffers = self._desks[side].answer(content)
@@ -273,14 +273,14 @@ class EpisodeViewer(anywidget.AnyWidget):
         row, text = first_difference(self._desks[0].opened(k).episode, self._desks[-1].opened(other).episode)
         return {"row": row, "text": text}
 
-    def _grow(self) -> dict[str, Any]:
+    def _grow(self, k: Any) -> dict[str, Any]:
         desk = self._desks[0]
         if self.live:
             self._follow(desk)
         table = desk.ds.sim.episodes
         numbers = [int(k) for k in table["episode"].values]
         self._numbers = numbers
-        place = numbers.index(self.episode) if self.episode in numbers else -1
+        place = numbers.index(k) if k in numbers else -1
         complete = bool(table["complete"].values[place]) if "complete" in table and numbers else True
         return {"n": int(table["length"].values[place]) if numbers else 0, "episodes": len(numbers), "complete": complete}
 
