@@ -86,7 +86,7 @@ def start(program: str, folder: Path, home: Path) -> Server:
     ]  # fmt: skip
     commands = {
         "lab": ["jupyterlab", *common, *lab],
-        "notebook": ["notebook", *common, "--JupyterNotebookApp.expose_app_in_browser=True", f"--LabApp.app_settings_dir={settings}"],
+        "notebook": ["notebook", *common, "--JupyterNotebookApp.expose_app_in_browser=True"],
         "voila": ["voila", "--no-browser", f"--port={port}", "--Voila.ip=127.0.0.1", "--strip_sources=True", str(folder)],
     }
     log = home / f"{program}.log"

@@ -73,6 +73,14 @@ export class News {
 
 export const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 
+const COUNTER = Symbol.for("simlab.viewer.serial");
+
+/** A name that nothing else on the page has: every widget may have loaded this module for itself. */
+export function unique() {
+  globalThis[COUNTER] = (globalThis[COUNTER] ?? 0) + 1;
+  return `${Date.now().toString(36)}.${globalThis[COUNTER]}`;
+}
+
 /** A number for people: few digits, never longer than its place. */
 export function short(value, digits = 4) {
   if (value === null || value === undefined) return "–";

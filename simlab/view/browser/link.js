@@ -1,12 +1,13 @@
 // Questions to the kernel and their answers; what is no longer wanted is never asked.
 
+import { unique } from "./base.js";
+
 export class KernelLink {
-  static #views = 0;
   constructor(model) {
     this.model = model;
     this.waiting = new Map();
     this.count = 0;
-    this.name = `${Date.now().toString(36)}.${KernelLink.#views++}`;
+    this.name = unique();
     this.hear = (answer, buffers) => {
       const entry = this.waiting.get(answer?.id);
       if (!entry) return;

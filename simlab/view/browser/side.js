@@ -1,7 +1,7 @@
 // One run on one side of the viewer: what its episode holds, and the parts of it that are here already.
 
 import { budget, canInflate, decodeBlock, typed } from "./decode.js";
-import { Rows } from "./base.js";
+import { Rows, unique } from "./base.js";
 import { Picture } from "./paint.js";
 
 const TILE_POINTS = 1024;
@@ -9,14 +9,12 @@ const TILE_ROWS = 2 ** 18;
 
 export const tileRows = (level) => Math.max(2 ** level, Math.min(TILE_POINTS * 2 ** level, TILE_ROWS));
 
-let sides = 0;
-
 export class Side {
   constructor(number, letter, fetcher) {
     this.number = number;
     this.letter = letter;
     this.fetcher = fetcher;
-    this.serial = sides++;
+    this.serial = unique();
     this.generation = 0;
     this.about = null;
     this.scales = new Map();

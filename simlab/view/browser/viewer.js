@@ -72,7 +72,8 @@ export class EpisodeView {
     const count = this.model.get("_sides") ?? 1;
     for (let i = 0; i < count; i++) this.sides.push(new Side(i, "AB"[i], this.fetcher));
     const listed = this.link.ask({ ask: "episodes", side: 0 }).catch((error) => this.fail(error));
-    await this.openEpisode(this.k, this.model.get("step") ?? 0, false);
+    this.laterRow = this.model.get("step") ?? 0;
+    await this.openEpisode(this.k, 0, false);
     const found = await listed;
     if (found && !this.closed) {
       this.episodes = found[0];
@@ -173,6 +174,7 @@ export class EpisodeView {
 
   async openEpisode(k, row = 0, tell = true) {
     const turn = ++this.generation;
+    this.opening = true;
     this.problem = "";
     const before = this.k;
     this.k = k;
@@ -183,6 +185,7 @@ export class EpisodeView {
     } catch (error) {
       if (turn !== this.generation || this.closed) return;
       this.k = before;
+      this.opening = false;
       this.fail(error);
       this.head.draw();
       return;
@@ -198,6 +201,9 @@ export class EpisodeView {
     this.eventsHere = false;
     this.jumpLater = 0;
     this.difference = null;
+    this.opening = false;
+    row = this.laterRow ?? row;
+    this.laterRow = null;
     this.row = clamp(row < 0 ? this.n + row : row, 0, Math.max(0, this.n - 1));
     const everybody = this.everybody();
     this.agents = this.model.get("agents").filter((label) => everybody.includes(label));
@@ -325,7 +331,8 @@ export class EpisodeView {
   // -- moving
 
   goTo(row, how = "jump") {
-    if (!this.n) return;
+    if (how === "kernel" && (this.opening || !this.n)) this.laterRow = row; // Python set the episode and the step
+    if (!this.n || (how === "kernel" && this.opening)) return;
     const to = clamp(Math.round(row), 0, this.n - 1);
     if (how !== "play" && this.playing) this.began = null;
     if (how === "key" && this.playing) this.play(false);
@@ -710,15 +717,27 @@ export class EpisodeView {
   }
 }
 
+const SHOWN = (globalThis[Symbol.for("simlab.viewer.shown")] ??= new Map());
+
+/** The picture that stands for the viewer is shown while no view of it is. */
+function standIn(model, more) {
+  const name = model.get("_poster");
+  if (!name) return;
+  const views = (SHOWN.get(name) ?? 0) + more;
+  SHOWN.set(name, views);
+  for (const poster of document.querySelectorAll(`.${CSS.escape(name)}`)) poster.style.display = views > 0 ? "none" : "";
+}
+
 /** The widget: called by anywidget for every place where it is shown. */
 export function render({ model, el }) {
   const root = make("div");
   el.append(root);
   const view = new EpisodeView(model, root, new KernelLink(model));
-  view.news.on("ready", () => {
-    for (const poster of document.querySelectorAll(`.${CSS.escape(model.get("_poster") || "simlab-no-poster")}`)) poster.style.display = "none";
-  });
+  view.news.on("ready", () => standIn(model, 1));
   view.start();
-  return () => view.close();
+  return () => {
+    view.close();
+    if (view.ready) standIn(model, -1);
+  };
 }
 
