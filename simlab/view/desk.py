@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 Answer = tuple[dict[str, Any], list[bytes]]
 _KEPT: Final = 3
 """Episodes whose bookkeeping is kept."""
+_LONG: Final = 20_000_000
+"""Numbers in an episode that is long."""
 
 
 class Opened:
@@ -73,6 +75,11 @@ class Desk:
         while len(self._opened) > _KEPT:
             self._opened.popitem(last=False)
         return found
+
+    def is_long(self, k: Any) -> bool:
+        """Whether going through an episode takes long."""
+        opened = self._opened.get(k) if isinstance(k, int) else None
+        return opened is not None and sum(v.size for v in opened.episode.data.data_vars.values() if v.dtype.kind == "f") > _LONG
 
     def numbers(self) -> list[int]:
         """Return the numbers of all episodes."""

@@ -117,7 +117,7 @@ def png(image: Rgb) -> bytes:
     from PIL import Image
 
     out = io.BytesIO()
-    Image.fromarray(image).save(out, "png", compress_level=6)
+    Image.fromarray(image).save(out, "png", compress_level=3)
     return out.getvalue()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -265,9 +266,18 @@ class EpisodeViewer(anywidget.AnyWidget):
         elif content.get("ask") == "grown":
             answer, buffers = self._grow(content.get("episode")), []
         else:
-            side = 1 if content.get("side") == 1 and len(self._desks) > 1 else 0
-            answer, buffers = self._desks[side].answer(content)
+            desk = self._desks[1 if content.get("side") == 1 and len(self._desks) > 1 else 0]
+            if content.get("ask") == "events" and desk.is_long(content.get("episode")):
+                # It takes a while; pictures that are asked for meanwhile must not wait for it.
+                threading.Thread(target=self._answer_later, args=(desk, content), daemon=True).start()
+                return
+            answer, buffers = desk.answer(content)
         self.send({**answer, "id": content.get("id")}, buffers)
+
+    def _answer_later(self, desk: Desk, content: dict[str, Any]) -> None:
+        answer, buffers = desk.answer(content)
+        if self._desks:
+            self.send({**answer, "id": content.get("id")}, buffers)
 
     def _difference(self, k: int, other: int) -> dict[str, Any]:
         row, text = first_difference(self._desks[0].opened(k).episode, self._desks[-1].opened(other).episode)

@@ -230,7 +230,7 @@ def viewer(browser: Any, server: Server, path: Path, name: str, options: str = "
     """Measure the viewer on one run."""
     with new_page(browser, 1200, 1000) as (page, _):
         open_notebook(page, server, "import simlab, simlab.view.viewer, matplotlib", f"path = {str(path)!r}")
-        page.evaluate(PROBE)
+        page.evaluate(f"() => {{ {PROBE} }}")
         page.evaluate(f"() => window.probe({FIND['viewer']}, {BITS})")
         code = f"ds = simlab.open_run(path); v = ds.sim.view({options}); v"
         began = page.evaluate(
@@ -288,7 +288,7 @@ def matplotlib_way(browser: Any, server: Server, path: Path, name: str, code: st
         )
         left, top, width = json.loads(box.splitlines()[-1])
         page.evaluate(f"() => {{ window.frameBox = [{left}, {top + width * 3 / SIDE}, {width * 80 / SIDE}] }}")
-        page.evaluate(PROBE)
+        page.evaluate(f"() => {{ {PROBE} }}")
         page.evaluate(f"() => window.probe({FIND[find]}, {BITS})")
         page.wait_for_timeout(500)
         handle = page.locator(".widget-slider .noUi-handle")

@@ -75,6 +75,7 @@ export class MapPanel {
     const py = (y) => (known ? (y - y0) * scale : high - (y - y0) * scale);
     if (known) this.drawWorld(context, world, side, px, py);
     this.drawPeople(context, side, tiles, everybody, at, px, py, known ? world : null);
+    this.drawOthers(context, row, px, py);
     this.canvas.setAttribute("data-row", String(at));
   }
 
@@ -119,6 +120,25 @@ export class MapPanel {
     context.imageSmoothingEnabled = false;
     context.drawImage(this.paper, px(-0.5), py(-0.5), px(world.width - 0.5) - px(-0.5), py(world.height - 0.5) - py(-0.5));
     context.globalAlpha = 1;
+  }
+
+  /** Where the chosen agents of the other side are: rings instead of dots. */
+  drawOthers(context, row, px, py) {
+    const [name, ix, iy] = this.place;
+    for (const side of this.view.sides.slice(1)) {
+      const variable = side.variable(name);
+      if (!variable || row >= side.n) continue;
+      const everybody = this.everybody(side);
+      for (const person of this.view.people(variable.dim)) {
+        const values = side.valuesAt(name, everybody, side.place(variable.dim, person.label), row, null);
+        if (!values) continue;
+        context.strokeStyle = person.color;
+        context.lineWidth = 2;
+        context.beginPath();
+        context.arc(px(Number(values[ix])), py(Number(values[iy])), 6.5, 0, 2 * Math.PI);
+        context.stroke();
+      }
+    }
   }
 
   drawPeople(context, side, tiles, everybody, at, px, py, world) {

@@ -288,7 +288,7 @@ export class SeriesRow {
         const values = row < side.n ? side.valuesAt(this.name, agents, index, row, null) : undefined;
         const value = values?.[this.at];
         const named = this.names && value !== undefined ? this.names[Number(value)] : undefined;
-        shown.push([values === null ? "…" : value === undefined ? "–" : named ?? short(value), person.color, person.label]);
+        shown.push([values === null ? "…" : value === undefined ? "–" : named ?? value, person.color, person.label]);
       });
     }
     while (this.spans.length < shown.length) {
@@ -299,7 +299,7 @@ export class SeriesRow {
     this.spans.forEach((span, i) => {
       span.hidden = i >= shown.length;
       if (span.hidden) return;
-      say(span, shown[i][0]);
+      say(span, typeof shown[i][0] === "string" ? shown[i][0] : short(shown[i][0], shown.length > 1 ? 3 : 5));
       if (span.dataset.color !== shown[i][1]) {
         span.dataset.color = shown[i][1];
         span.style.color = shown[i][1];

@@ -20,6 +20,16 @@ export class Timeline {
     this.end = make("span", { class: "sl-end" });
     this.elements = [this.now, this.box, this.end];
     this.drawn = "";
+    this.range.addEventListener("pointermove", (event) => this.hint(event));
+    this.range.addEventListener("pointerleave", () => this.range.removeAttribute("title"));
+  }
+
+  /** Say what happened at the mark under the pointer. */
+  hint(event) {
+    const x = event.clientX - this.range.getBoundingClientRect().left;
+    const near = this.view.events.filter(([kind, row]) => (!this.view.kind || kind === this.view.kind) && Math.abs(this.xOf(row) - x) < 3);
+    const text = near.slice(0, 4).map(([, row, what]) => `step ${this.view.stepOf(row)}: ${what}`).join("\n");
+    if (this.range.title !== text) this.range.title = text;
   }
 
   colorOf(kind) {
@@ -90,5 +100,33 @@ export class Timeline {
       context.lineTo(x - 3.5, STRIP);
       context.fill();
     }
+  }
+}
+
+/** Steps below the series. */
+export class Axis {
+  constructor(view) {
+    this.view = view;
+    this.ticks = make("div", {});
+    this.root = make("div", { class: "sl-grid sl-axis", "aria-hidden": "true" }, make("div", {}, make("span", { text: "step" })), this.ticks, make("div", {}));
+    this.drawn = "";
+  }
+
+  draw() {
+    const { view } = this;
+    const key = JSON.stringify([view.window, view.plotWidth, view.k, view.n]);
+    if (key === this.drawn || !view.plotWidth || !view.n) return;
+    this.drawn = key;
+    const [from, to] = view.window;
+    const wanted = Math.max(2, Math.floor(view.plotWidth / 110));
+    const rough = Math.max(1, (to - from) / wanted);
+    const power = 10 ** Math.floor(Math.log10(rough));
+    const every = Math.max(1, [1, 2, 5, 10].map((m) => m * power).find((m) => m >= rough));
+    const marks = [];
+    for (let row = Math.ceil(from / every) * every; row <= to; row += every) {
+      marks.push(make("span", { text: view.stepOf(row).toLocaleString("en"), style: `left: ${Math.round(view.xOf(row))}px` }));
+    }
+    this.ticks.replaceChildren(...marks);
+    this.root.hidden = !view.series.length;
   }
 }

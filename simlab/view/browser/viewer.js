@@ -10,7 +10,7 @@ import { PicturePanel } from "./pictures.js";
 import { seriesRows } from "./series.js";
 import { Side } from "./side.js";
 import { TablePanel } from "./table.js";
-import { PAD, Timeline } from "./timeline.js";
+import { Axis, PAD, Timeline } from "./timeline.js";
 
 const LIGHT = ["#d55e00", "#0072b2", "#009e73", "#b45c93", "#b87d00", "#3d9bd1", "#6b4e9b", "#8c5614"];
 const DARK = ["#ff8a3d", "#5cb3ea", "#3ccba0", "#e59ac4", "#f0b840", "#9ad4f5", "#b39ae0", "#d09a55"];
@@ -61,11 +61,12 @@ export class EpisodeView {
     this.head = new Head(this);
     this.bar = new Bar(this);
     this.timeline = new Timeline(this);
+    this.axis = new Axis(this);
     this.pictures = make("div", { class: "sl-top" });
     this.rows = make("div", { class: "sl-rows" });
     this.cursor = make("div", { class: "sl-cursor", "aria-hidden": "true" });
     this.below = make("div", { class: "sl-below" });
-    this.track = make("div", { class: "sl-track" }, make("div", { class: "sl-grid" }, ...this.timeline.elements), this.rows, this.cursor);
+    this.track = make("div", { class: "sl-track" }, make("div", { class: "sl-grid" }, ...this.timeline.elements), this.rows, this.axis.root, this.cursor);
     root.replaceChildren(this.head.root, this.pictures, this.bar.root, this.track, this.below);
     this.listen();
     this.findTheme();
@@ -582,6 +583,7 @@ export class EpisodeView {
     for (const panel of this.panels) panel.draw(this.row);
     for (const row of this.series) row.draw(this.row);
     this.timeline.draw(this.row);
+    this.axis.draw();
     this.bar.draw();
     const x = this.plotLeft + this.xOf(this.row);
     this.cursor.style.transform = `translateX(${Math.round(x * 2) / 2}px)`;
