@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 # Names on conda-forge, where they are not the one on PyPI in small letters.
-CONDA = {"isal": "python-isal", "matplotlib": "matplotlib-base", "dask": "dask-core"}
+CONDA = {"isal": "python-isal", "matplotlib": "matplotlib-base", "dask": "dask-core", "playwright": "playwright-python"}
 # What pettingzoo[sisl] asks for, and what conda itself needs to make the environment.
 ONLY_CONDA = {"python", "pip", "pygame", "pymunk", "pybox2d", "scipy"}
 

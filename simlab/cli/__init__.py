@@ -30,6 +30,14 @@ _SNAPSHOT = """\
 Copy a run, also one that is being recorded, to a finished file that ncdump, R, Octave and MATLAB open. It holds every row that had
 been logged when the copy was begun; the run and its writer are not disturbed."""
 
+_EXPORT = """\
+Write one episode for others. The suffix of OUT says as what: .html is one page with the viewer inside, without kernel and network;
+.mp4 (needs ffmpeg), .gif and .webp are films; .png is a picture. A file that is there is replaced at the very end."""
+_PLOT = "Draw one episode at a glance, what each of its agents got and did, or the returns of all episodes."
+_VIEW = """\
+Open the viewer in a browser: a small notebook, shown by Voilà where that is installed, else in JupyterLab (run its cell there).
+The server listens on this machine alone and wants a token, which the browser is given. It ends with Ctrl-C."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
@@ -91,7 +99,38 @@ def _parser() -> argparse.ArgumentParser:
     copy = commands.add_parser("snapshot", help="copy a run that is being recorded", description=_SNAPSHOT, formatter_class=raw)
     copy.add_argument("file", help="a run file")
     copy.add_argument("output", help="where the copy goes, such as so_far.nc")
+
+    give = commands.add_parser("export", help="write an episode as a page, a film or a picture", description=_EXPORT, formatter_class=raw)
+    give.add_argument("file", help="a run file")
+    give.add_argument("out", help="what to write: .html, .mp4, .gif, .webp or .png")
+    _add_choice(give)
+    give.add_argument("--start", type=int, default=0, metavar="ROW", help="of a film: the first row of the episode (default: %(default)s)")
+    give.add_argument("--stop", type=int, metavar="ROW", help="of a film: the row before which it ends (default: the end)")
+    give.add_argument("--step", type=int, default=0, metavar="ROW", help="of a picture: which row; of a page: where it opens")
+    give.add_argument("--every", type=int, default=1, metavar="N", help="of so many pictures, take one (default: %(default)s)")
+    give.add_argument("--fps", type=float, default=30.0, help="frames, or steps, per second (default: %(default)s)")
+    give.add_argument("--max-mb", type=float, default=50.0, help="refuse a page that would be larger (default: %(default)s)")
+
+    plot = commands.add_parser("plot", help="draw an episode, its agents, or all returns", description=_PLOT, formatter_class=raw)
+    plot.add_argument("file", help="a run file")
+    plot.add_argument("what", nargs="?", choices=("episode", "agents", "returns"), default="episode", help="default: %(default)s")
+    plot.add_argument("-o", "--output", default="episode.png", help="the file to write: .png, .pdf, .svg (default: %(default)s)")
+    _add_choice(plot)
+    plot.add_argument("--dpi", type=float, default=150.0, help="dots per inch (default: %(default)s)")
+
+    look = commands.add_parser("view", help="open the viewer in a browser", description=_VIEW, formatter_class=raw)
+    look.add_argument("file", help="a run file")
+    _add_choice(look)
+    look.add_argument("--with", dest="program", choices=("voila", "lab"), help="what shows it (default: voila where it is installed)")
+    look.add_argument("--port", type=_whole, default=0, help="where the server listens (default: a free one)")
+    look.add_argument("--no-browser", action="store_true", help="print the address and open nothing")
     return parser
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--episode", type=int, default=0, metavar="K", help="which episode; -1 is the last one (default: %(default)s)")
+    parser.add_argument("--agents", nargs="+", metavar="ID", help="which agents, or: all")
+    parser.add_argument("--simulation", metavar="NAME", help="which simulation, where the file holds several")
 
 
 def _whole(text: str) -> int:

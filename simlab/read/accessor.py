@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import xarray as xr
 
@@ -15,17 +15,15 @@ from simlab.read.episodes import episode_table, select_episode, select_times, ta
 from simlab.read.flatten import decoded_attributes, with_netcdf_names
 from simlab.read.gaps import tell
 from simlab.read.origin import Agents, Origin, origin_of
+from simlab.read.pictures import Pictures
 from simlab.read.selecting import agent_groups, modalities, presence, select_agents, variables_of
 from simlab.read.snapshots import latest
 from simlab.read.transitions import transitions
 from simlab.storage.grids import RunContents
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 
 @xr.register_dataset_accessor("sim")  # type: ignore[no-untyped-call]
-class SimulationAccessor:
+class SimulationAccessor(Pictures):
     """What is special about the Dataset of a run; reached as ``ds.sim``.
 
     It works on any part of a run too: ``ds.sel(agent="agent_3").sim.episode(2)``.
@@ -312,27 +310,6 @@ class SimulationAccessor:
         ['arm_left'] arm/left
         """
         return with_netcdf_names(self._ds).to_netcdf(path, **options)
-
-    # -- pictures
-
-    def plot_episode(self, number: int = 0, **options: Any) -> Figure:
-        """Draw one episode at a glance.
-
-        Parameters
-        ----------
-        number : int, optional
-            Its number; -1 is the last one.
-        **options
-            As for `simlab.view.figures.plot_episode`.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Not shown yet; a notebook shows it by itself.
-        """
-        from simlab.view.figures import plot_episode
-
-        return plot_episode(self._ds, number, **options)
 
     # -- where it comes from
 

@@ -264,4 +264,6 @@ def _joined(older: StoredVariable | None, newer: StoredVariable | None, split: i
     if some.dims and some.dims[0] != TIME and axis == 0 and some.dims[0] in (AGENT, EPISODE):
         split = min(split, older.shape[0] if older is not None else 0)
     own = {f.name: getattr(some, f.name) for f in fields(StoredVariable)}
-    return JoinedVariable(**own | {"shape": shape, "dtype": dtype, "extent": shape, "gaps": ()}, older=older, newer=newer, axis=axis, split=split)
+    return JoinedVariable(
+        **own | {"shape": shape, "dtype": dtype, "extent": shape, "gaps": ()}, older=older, newer=newer, axis=axis, split=split
+    )

@@ -145,7 +145,7 @@ def _choose_variables(episode: Episode, choice: Choice, names: list[str], asked:
         elif not ours and not shape:
             choice.environment.append(name)
         elif len(shape) <= 1 and ours:
-            choice.place = choice.place or _place(episode, name)
+            choice.place = choice.place or place_of(episode, name)
             choice.series += [(name, None)] if not shape else [(name, i) for i in range(shape[0])]
         else:
             other.append(name)
@@ -171,7 +171,7 @@ def _limit(choice: Choice, episode: Episode, asked: bool) -> None:
             setattr(choice, name, given[:most])
 
 
-def _place(episode: Episode, name: str) -> tuple[str, int, int] | None:
+def place_of(episode: Episode, name: str) -> tuple[str, int, int] | None:
     """Return where x and y lie among a variable's channels, if they do."""
     labels = [label.lower() for label in episode.labels(name) or []]
     for x, y in (("x", "y"), ("pos_x", "pos_y"), ("x_pos", "y_pos"), ("position_x", "position_y"), ("col", "row")):

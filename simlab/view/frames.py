@@ -90,7 +90,7 @@ class Episode:
     @property
     def variables(self) -> list[str]:
         """Names of the variables, the agents' and the environment's."""
-        return [str(name) for name in self.data.data_vars if self.data[name].dims and TIME in (self._clock(str(name)) or "")]
+        return [str(name) for name in self.data.data_vars if self.data[name].dims and TIME in (self.clock_of(str(name)) or "")]
 
     @property
     def populations(self) -> list[str]:
@@ -111,15 +111,19 @@ class Episode:
             return list(self.data[dim].values.tolist())
         return list(range(self.data.sizes[dim]))
 
-    def _clock(self, name: str) -> str | None:
+    def clock_of(self, name: str) -> str | None:
         """Return the dimension on which a variable runs: time, or one of its own."""
         dims = [str(dim) for dim in self.data[name].dims]
         return next((dim for dim in dims if dim in (TIME, name.replace(".", "_") + TIME_SUFFIX)), None)
 
+    def on_main_clock(self, name: str) -> bool:
+        """Say whether a variable has a row for every row of the episode."""
+        return self.clock_of(name) == TIME
+
     def own_shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of one value."""
         variable = self.data[name]
-        return tuple(n for dim, n in variable.sizes.items() if dim not in (self.agent_dim(name), self._clock(name)))
+        return tuple(n for dim, n in variable.sizes.items() if dim not in (self.agent_dim(name), self.clock_of(name)))
 
     def frame_shape(self, name: str) -> tuple[int, int]:
         """Return the height and width of a variable's pictures."""
@@ -184,7 +188,7 @@ class Episode:
     def present(self, name: str) -> NDArray[np.bool_]:
         """Say where a variable was logged: (agent, time), or (time) for the environment."""
         if name not in self._present:
-            if self._clock(name) != TIME:
+            if self.clock_of(name) != TIME:
                 self._present[name] = np.ones(len(self.rows(name)), bool)
             else:
                 self._present[name] = np.asarray(self.data.sim.present(name).values, bool)
@@ -200,7 +204,7 @@ class Episode:
 
     def rows(self, name: str) -> NDArray[np.int64]:
         """Return the run clock of every value of a variable within the episode."""
-        clock = self._clock(name)
+        clock = self.clock_of(name)
         if clock == TIME or clock is None:
             return self.time
         times = np.asarray(self.data[clock].values, np.int64)
@@ -216,7 +220,7 @@ class Episode:
     def values(self, name: str, agent: Hashable | None = None, rows: Sequence[int] | None = None) -> Array:
         """Return the values of a variable for one agent (or the environment): (row, ...), all rows or those given."""
         variable = self.data[name]
-        dim, clock = self.agent_dim(name), self._clock(name)
+        dim, clock = self.agent_dim(name), self.clock_of(name)
         if dim is not None:
             variable = variable.isel({dim: self.position(dim, agent)})
         if clock not in (TIME, None):

@@ -19,14 +19,21 @@ CHANNEL_COLORS: Final[tuple[Rgb, ...]] = (
 PAPER: Final[Rgb] = (250, 250, 247)
 ABSENT: Final[Rgb] = (226, 220, 230)
 """Where a picture has no number (NaN)."""
-_VIRIDIS: Final = (0x440154, 0x472D7B, 0x3B528B, 0x2C728E, 0x21918C, 0x28AE80, 0x5EC962, 0xADDC30, 0xFDE725)
+COLORMAPS: Final = {
+    "viridis": (0x440154, 0x472D7B, 0x3B528B, 0x2C728E, 0x21918C, 0x28AE80, 0x5EC962, 0xADDC30, 0xFDE725),
+    "cividis": (0x00224E, 0x1A386F, 0x434E6C, 0x61656F, 0x7D7C78, 0x9B9476, 0xBCAF6F, 0xDECB5E, 0xFEE838),
+    "magma": (0x000004, 0x1D1147, 0x51127C, 0x832681, 0xB73779, 0xE75263, 0xFC8961, 0xFEC488, 0xFCFDBF),
+    "gray": (0x000000, 0xFFFFFF),
+    "coolwarm": (0x3B4CC0, 0x6788EE, 0x9ABBFF, 0xC9D7F0, 0xDDDDDD, 0xF7B89C, 0xE7745B, 0xB40426),
+}
+"""Colours from low to high, evenly spaced; between them they are interpolated. People who are colour-blind can read all of them."""
 
 Style = Literal["rgb", "gray", "scale", "channels", "categories"]
 
 
-def color_table() -> NDArray[np.float64]:
-    """Return the colours of the "scale" style, from low to high, as 256 rows of red, green and blue between 0 and 1."""
-    anchors = np.array([[c >> 16, c >> 8 & 255, c & 255] for c in _VIRIDIS], float) / 255
+def color_table(name: str = "viridis") -> NDArray[np.float64]:
+    """Return the colours of a colour map, from low to high, as 256 rows of red, green and blue between 0 and 1."""
+    anchors = np.array([[c >> 16, c >> 8 & 255, c & 255] for c in COLORMAPS[name]], float) / 255
     at = np.linspace(0, len(anchors) - 1, 256)
     return np.stack([np.interp(at, np.arange(len(anchors)), anchors[:, i]) for i in range(3)], axis=1)
 

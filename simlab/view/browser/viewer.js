@@ -1,0 +1,745 @@
+// The viewer of an episode: one cursor over pictures, series, map and table. Everything is drawn here; the kernel only sends bytes.
+
+import { News, clamp, make } from "./base.js";
+import { Bar, Head } from "./controls.js";
+import { budget } from "./decode.js";
+import { Fetcher, KernelLink } from "./link.js";
+import { MapPanel } from "./map.js";
+import { colorTable } from "./paint.js";
+import { PicturePanel } from "./pictures.js";
+import { seriesRows } from "./series.js";
+import { Side } from "./side.js";
+import { TablePanel } from "./table.js";
+import { Axis, PAD, Timeline } from "./timeline.js";
+
+const LIGHT = ["#d55e00", "#0072b2", "#009e73", "#b45c93", "#b87d00", "#3d9bd1", "#6b4e9b", "#8c5614"];
+const DARK = ["#ff8a3d", "#5cb3ea", "#3ccba0", "#e59ac4", "#f0b840", "#9ad4f5", "#b39ae0", "#d09a55"];
+const SAVE_MS = 150;
+const POLL_MS = 1000;
+
+export class EpisodeView {
+  constructor(model, root, link) {
+    this.model = model;
+    this.root = root;
+    this.link = link;
+    this.news = new News();
+    this.fetcher = new Fetcher(link, (item) => this.arrived(item));
+    this.sides = [];
+    this.row = 0;
+    this.n = 0;
+    this.k = model.get("episode");
+    this.agents = [];
+    this.window = [0, 0];
+    this.events = [];
+    this.kind = "";
+    this.notes = [];
+    this.bookmarks = model.get("bookmarks") ?? [];
+    this.bookmarksNote = model.get("_bookmarks_note") ?? "";
+    this.playing = false;
+    this.speed = model.get("speed") ?? 30;
+    this.loop = model.get("loop") ?? false;
+    this.live = model.get("live") ?? false;
+    this.direction = 1;
+    this.difference = null;
+    this.panels = [];
+    this.series = [];
+    this.plotWidth = 0;
+    this.generation = 0;
+    this.problem = "";
+    this.closed = false;
+    this.pending = new Map();
+    this.sent = [];
+    this.undo = [];
+  }
+
+  // -- life
+
+  async start() {
+    const root = this.root;
+    root.classList.add("sl-viewer");
+    for (const [name, value] of Object.entries({ tabindex: "0", role: "group", "aria-label": `Episode viewer ${this.model.get("_title") ?? ""}`, "data-lm-suppress-shortcuts": "true" })) root.setAttribute(name, value);
+    this.head = new Head(this);
+    this.bar = new Bar(this);
+    this.timeline = new Timeline(this);
+    this.axis = new Axis(this);
+    this.pictures = make("div", { class: "sl-top" });
+    this.rows = make("div", { class: "sl-rows" });
+    this.cursor = make("div", { class: "sl-cursor", "aria-hidden": "true" });
+    this.below = make("div", { class: "sl-below" });
+    this.track = make("div", { class: "sl-track" }, make("div", { class: "sl-grid" }, ...this.timeline.elements), this.rows, this.axis.root, this.cursor);
+    root.replaceChildren(this.head.root, this.pictures, this.bar.root, this.track, this.below);
+    this.listen();
+    this.findTheme();
+    const count = this.model.get("_sides") ?? 1;
+    for (let i = 0; i < count; i++) this.sides.push(new Side(i, "AB"[i], this.fetcher));
+    const listed = this.link.ask({ ask: "episodes", side: 0 }).catch((error) => this.fail(error));
+    this.laterRow = this.model.get("step") ?? 0;
+    await this.openEpisode(this.k, 0, false);
+    const found = await listed;
+    if (found && !this.closed) {
+      this.episodes = found[0];
+      this.head.list(this.episodes);
+    }
+    if (this.model.get("playing") && !window.matchMedia("(prefers-reduced-motion: reduce)").matches) this.play(true);
+  }
+
+  listen() {
+    const { model } = this;
+    const heed = (name, act) => {
+      const ear = () => {
+        const value = model.get(name);
+        if (this.setting || this.isEcho(name, value)) return;
+        this.pending.delete(name);
+        act(value);
+      };
+      model.on(`change:${name}`, ear);
+      this.undo.push(() => model.off(`change:${name}`, ear));
+    };
+    heed("step", (step) => step !== this.row && this.goTo(step, "kernel"));
+    heed("episode", (k) => k !== this.k && this.openEpisode(k, 0, false));
+    heed("agents", (agents) => this.showAgents(agents, false));
+    heed("playing", (playing) => playing !== this.playing && this.play(playing, false));
+    heed("speed", (speed) => this.setSpeed(speed, false));
+    heed("loop", (loop) => this.setLoop(loop, false));
+    heed("bookmarks", (marks) => {
+      this.bookmarks = marks;
+      this.head.marks.refresh();
+      this.invalidate();
+    });
+    heed("_bookmarks_note", (note) => {
+      this.bookmarksNote = note;
+      this.head.marks.refresh();
+    });
+    heed("_changed", () => this.poll());
+    const key = (event) => this.key(event);
+    this.root.addEventListener("keydown", key);
+    const away = (event) => {
+      if (!this.root.contains(event.target)) this.closeMenus();
+    };
+    document.addEventListener("pointerdown", away);
+    this.root.addEventListener("pointerdown", (event) => {
+      const into = event.target.closest?.(".sl-menu-root");
+      if (!into) this.closeMenus();
+      if (!event.target.closest?.("button, input, select, label, .sl-menu, .sl-table")) this.root.focus({ preventScroll: true });
+    });
+    this.dragging();
+    const sized = new ResizeObserver(() => this.measure());
+    sized.observe(this.root);
+    const themed = new MutationObserver(() => this.findTheme());
+    themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class", "style"] });
+    themed.observe(document.documentElement, { attributes: true, attributeFilter: ["class", "style", "data-theme"] });
+    const media = window.matchMedia("(prefers-color-scheme: dark)");
+    const prefers = () => this.findTheme();
+    media.addEventListener("change", prefers);
+    this.timer = setInterval(() => this.tick(), POLL_MS);
+    this.undo.push(() => {
+      document.removeEventListener("pointerdown", away);
+      sized.disconnect();
+      themed.disconnect();
+      media.removeEventListener("change", prefers);
+      clearInterval(this.timer);
+    });
+  }
+
+  close() {
+    this.closed = true;
+    this.flush();
+    cancelAnimationFrame(this.frame);
+    for (const undo of this.undo) undo();
+    this.fetcher.close();
+    for (const side of this.sides) budget.dropAll(`${side.serial}.`);
+    this.link.close();
+    this.news.deaf();
+  }
+
+  fail(error) {
+    this.problem = error.message === "closed" ? "" : error.message;
+    this.invalidate();
+  }
+
+  // -- what is shown
+
+  get about() {
+    return this.sides[0]?.about ?? null;
+  }
+
+  episodeNumber(place) {
+    const told = this.episodes.numbers;
+    return told.values ? told.values[place] : told.start + told.stride * place;
+  }
+
+  episodePlace(k) {
+    const told = this.episodes.numbers;
+    return told.values ? told.values.indexOf(k) : Math.round((k - told.start) / Math.max(1, told.stride));
+  }
+
+  async openEpisode(k, row = 0, tell = true) {
+    const turn = ++this.generation;
+    this.opening = true;
+    this.problem = "";
+    const before = this.k;
+    this.k = k;
+    try {
+      const other = this.model.get("_other_episode");
+      const jobs = this.sides.map((side, i) => side.open(i && other !== null && other !== undefined ? other : k));
+      await Promise.all(jobs);
+    } catch (error) {
+      if (turn !== this.generation || this.closed) return;
+      this.k = before;
+      this.opening = false;
+      this.fail(error);
+      this.head.draw();
+      return;
+    }
+    if (turn !== this.generation || this.closed) return;
+    const about = this.about;
+    this.k = about.k;
+    this.n = Math.max(...this.sides.map((side) => side.n));
+    this.window = [0, Math.max(0, this.n - 1)];
+    this.palette ??= about.palette.map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+    this.tables ??= Object.fromEntries(Object.entries(about.colormaps).map(([name, anchors]) => [name, colorTable(anchors)]));
+    this.events = [];
+    this.eventsHere = false;
+    this.jumpLater = 0;
+    this.difference = null;
+    this.opening = false;
+    row = this.laterRow ?? row;
+    this.laterRow = null;
+    this.row = clamp(row < 0 ? this.n + row : row, 0, Math.max(0, this.n - 1));
+    const everybody = this.everybody();
+    this.agents = this.model.get("agents").filter((label) => everybody.includes(label));
+    if (!this.built || this.shape !== this.shapeOf(about)) this.keepShown(about);
+    this.shape = this.shapeOf(about);
+    this.build();
+    this.head.draw();
+    if (tell) this.save({ episode: this.k, step: this.row });
+    else if (row !== this.row) this.save({ step: this.row });
+    if (this.playing) this.began = null;
+    this.findEvents(turn);
+  }
+
+  shapeOf(about) {
+    return JSON.stringify(Object.entries(about.variables).map(([name, v]) => [name, v.shape, v.dim]));
+  }
+
+  /** What the reader switched on or off stays so in the next episode. */
+  keepShown(about) {
+    const known = this.shownPanels;
+    if (known) for (const panel of about.panels) panel.shown = known.get(`${panel.kind}/${panel.variable}`) ?? panel.shown;
+  }
+
+  async findEvents(turn) {
+    await new Promise((done) => setTimeout(done, 60)); // pictures first
+    if (turn !== this.generation || this.closed) return;
+    try {
+      const [found] = await this.link.ask({ ask: "events", side: 0, episode: this.k });
+      if (turn !== this.generation || this.closed) return;
+      this.events = found.events;
+      this.notes = found.notes;
+      if (this.sides.length > 1) {
+        const [difference] = await this.link.ask({ ask: "difference", episode: this.sides[0].k, other: this.sides[1].k });
+        if (turn !== this.generation || this.closed) return;
+        this.difference = difference;
+        if (difference.row !== null) this.events = [...this.events, ["difference", difference.row, difference.text]].sort((a, b) => a[1] - b[1]);
+      }
+      this.eventsHere = true;
+      this.bar.kinds(this.events);
+      if (this.jumpLater) this.jump(this.jumpLater);
+      this.jumpLater = 0;
+      for (const row of this.series) row.drawn = "";
+      this.invalidate();
+    } catch (error) {
+      if (turn === this.generation && !this.closed) this.fail(error);
+    }
+  }
+
+  everybody() {
+    const all = this.sides.flatMap((side) => side.about?.populations.flatMap((p) => p.agents) ?? []);
+    return [...new Set(all)];
+  }
+
+  people(dim) {
+    const known = new Set(this.sides.flatMap((side) => side.about?.populations.find((p) => p.dim === dim)?.agents ?? []));
+    return this.agents.filter((label) => known.has(label)).map((label) => ({ label, color: this.colorOf(label) }));
+  }
+
+  colorOf(label) {
+    const at = this.agents.indexOf(label);
+    const colors = this.theme === "dark" ? DARK : LIGHT;
+    return at < 0 ? null : colors[at % colors.length];
+  }
+
+  stepOf(row) {
+    const side = this.sides.find((s) => row < s.n) ?? this.sides[0];
+    return side.steps.at(clamp(row, 0, side.n - 1));
+  }
+
+  build() {
+    const about = this.about;
+    this.shownPanels = new Map(about.panels.map((panel) => [`${panel.kind}/${panel.variable}`, panel.shown]));
+    this.panels = [];
+    this.series = [];
+    const shown = about.panels.filter((p) => p.shown);
+    this.topPanels = shown.filter((p) => !["lines", "steps", "table"].includes(p.kind)).length;
+    for (const panel of shown) {
+      if (panel.kind === "picture") this.panels.push(new PicturePanel(this, panel));
+      else if (panel.kind === "map") this.panels.push(new MapPanel(this, panel));
+      else if (panel.kind === "table") this.panels.push(new TablePanel(this, panel));
+      else if (panel.kind === "lines" || panel.kind === "steps") this.series.push(...seriesRows(this, panel));
+      else this.panels.push(this.customPanel(panel));
+    }
+    const wide = (panel) => panel.root.classList.contains("sl-wide");
+    this.pictures.replaceChildren(...this.panels.filter((p) => !wide(p)).map((p) => p.root));
+    this.below.replaceChildren(...this.panels.filter(wide).map((p) => p.root));
+    this.rows.replaceChildren(...this.series.flatMap((row) => row.elements));
+    this.root.classList.toggle("sl-many", this.agents.length > 4);
+    this.built = true;
+    this.measure();
+    this.moved();
+  }
+
+  customPanel(panel) {
+    const root = make("section", { class: "sl-panel", "aria-label": panel.kind });
+    const body = make("div", {});
+    root.append(make("header", { class: "sl-panel-head" }, make("span", { class: "sl-title", text: panel.variable ?? panel.kind })), body);
+    const view = this;
+    const shell = { root, panel, wants: () => {}, draw: () => {}, build: () => {} };
+    const list = [];
+    const api = {
+      root: body, panel, get row() { return view.row; }, get agents() { return view.agents; },
+      value(label = view.agents[0]) {
+        const side = view.sides[0];
+        const variable = side.variable(panel.variable);
+        const places = variable.dim === null ? [] : [side.place(variable.dim, label)];
+        const found = side.valuesAt(panel.variable, places, 0, Math.min(view.row, side.n - 1), list);
+        return found;
+      },
+    };
+    const url = URL.createObjectURL(new Blob([this.about.scripts[panel.kind] ?? ""], { type: "text/javascript" }));
+    import(/* webpackIgnore: true */ url).then((module) => {
+      const made = module.default.render(api) ?? {};
+      shell.draw = (row) => made.draw?.(row);
+      shell.wants = (row, direction, wanted) => {
+        list.length = 0;
+        api.value();
+        wanted.push(...list);
+      };
+      this.moved();
+    }).catch((error) => this.fail(error)).finally(() => URL.revokeObjectURL(url));
+    return shell;
+  }
+
+  // -- moving
+
+  goTo(row, how = "jump") {
+    if (how === "kernel" && (this.opening || !this.n)) this.laterRow = row; // Python set the episode and the step
+    if (!this.n || (how === "kernel" && this.opening)) return;
+    const to = clamp(Math.round(row), 0, this.n - 1);
+    if (how !== "play" && this.playing) this.began = null;
+    if (how === "key" && this.playing) this.play(false);
+    if (to === this.row) return;
+    this.direction = to > this.row ? 1 : -1;
+    this.row = to;
+    if (how !== "kernel") this.save({ step: to });
+    this.follow();
+    this.moved();
+  }
+
+  /** Keep the cursor inside what the series show. */
+  follow() {
+    const [from, to] = this.window;
+    if (this.row >= from && this.row <= to) return;
+    const span = to - from;
+    const start = clamp(this.row < from ? this.row - Math.round(span * 0.8) : this.row - Math.round(span * 0.2), 0, Math.max(0, this.n - 1 - span));
+    this.window = [start, start + span];
+  }
+
+  zoom(by, at = this.row) {
+    const [from, to] = this.window;
+    const span = clamp((to - from) * by, Math.min(16, this.n - 1), this.n - 1);
+    const part = to > from ? (at - from) / (to - from) : 0.5;
+    const start = clamp(Math.round(at - part * span), 0, this.n - 1 - Math.round(span));
+    this.window = by === Infinity ? [0, this.n - 1] : [start, start + Math.round(span)];
+    this.moved();
+  }
+
+  play(on, tell = true) {
+    if (on && this.row >= this.n - 1 && !this.live) this.row = 0;
+    this.playing = on && this.n > 0;
+    this.began = null;
+    if (tell) this.save({ playing: this.playing, step: this.row });
+    this.moved();
+  }
+
+  setSpeed(speed, tell = true) {
+    if (!(speed > 0)) return;
+    this.speed = speed;
+    this.began = null;
+    if (tell) this.save({ speed });
+    this.invalidate();
+  }
+
+  setLoop(loop, tell = true) {
+    this.loop = loop;
+    if (tell) this.save({ loop });
+    this.invalidate();
+  }
+
+  /** Advance by the wall clock: what comes too late is left out, and nothing drifts. */
+  advance(now) {
+    if (!this.playing) return;
+    this.began ??= { now, row: this.row };
+    const to = this.began.row + Math.floor(((now - this.began.now) * this.speed) / 1000 + 1e-6);
+    if (to <= this.row) return;
+    if (to > this.n - 1) {
+      if (this.loop && this.n > 1) {
+        this.began = { now, row: 0 };
+        this.row = 0;
+      } else {
+        this.row = this.n - 1;
+        if (!this.live) this.playing = false;
+        else this.began = null;
+        this.save({ playing: this.playing });
+      }
+    } else this.row = to;
+    this.direction = 1;
+    this.save({ step: this.row });
+    this.follow();
+    this.moved();
+  }
+
+  jump(way) {
+    if (!this.eventsHere) {
+      this.jumpLater = way; // as soon as they are known
+      return;
+    }
+    const rows = [...this.events.filter((event) => !this.kind || event[0] === this.kind).map((event) => event[1]),
+      ...(this.kind ? [] : this.bookmarks.filter((mark) => mark.episode === this.k).map((mark) => mark.step))].sort((a, b) => a - b);
+    const to = way > 0 ? rows.find((row) => row > this.row) : rows.findLast((row) => row < this.row);
+    if (to !== undefined) this.goTo(to, "key");
+  }
+
+  setKind(kind) {
+    this.kind = kind;
+    this.invalidate();
+  }
+
+  async stepEpisode(by) {
+    if (!this.episodes) return;
+    const to = this.episodePlace(this.k) + by;
+    if (to >= 0 && to < this.episodes.count) await this.openEpisode(this.episodeNumber(to));
+  }
+
+  showAgents(labels, tell = true) {
+    const everybody = this.everybody();
+    this.agents = labels.filter((label) => everybody.includes(label));
+    if (tell) this.save({ agents: this.agents });
+    if (!this.built) return;
+    this.build();
+    this.head.draw();
+  }
+
+  // -- bookmarks
+
+  addBookmark(note) {
+    this.keepBookmarks([...this.bookmarks, { episode: this.k, step: this.row, note: note ?? "" }]);
+  }
+
+  removeBookmark(place) {
+    this.keepBookmarks(this.bookmarks.filter((_, i) => i !== place));
+  }
+
+  keepBookmarks(marks) {
+    this.bookmarks = marks;
+    this.save({ bookmarks: marks });
+    this.flush();
+    this.invalidate();
+  }
+
+  async jumpTo(mark) {
+    if (mark.episode !== this.k) await this.openEpisode(mark.episode, mark.step);
+    else this.goTo(mark.step, "jump");
+  }
+
+  // -- what Python knows
+
+  /** Set traits at once here, so that widgets linked in the browser follow, and tell the kernel a little later. */
+  save(values) {
+    this.setting = true;
+    for (const [name, value] of Object.entries(values)) {
+      this.model.set(name, value);
+      this.pending.set(name, value);
+    }
+    this.setting = false;
+    this.saving ??= setTimeout(() => this.flush(), SAVE_MS);
+  }
+
+  /** The kernel says again what it was told a moment ago, while this view has gone on: that must not turn it back. */
+  isEcho(name, value) {
+    return this.pending.has(name) && this.sent.some(([n, v]) => n === name && v === JSON.stringify(value));
+  }
+
+  flush() {
+    if (this.saving === undefined || this.saving === null) return;
+    clearTimeout(this.saving);
+    this.saving = null;
+    this.setting = true;
+    for (const [name, value] of this.pending) {
+      this.model.set(name, value); // an echo may have come in between
+      this.sent.push([name, JSON.stringify(value)]);
+    }
+    this.setting = false;
+    this.sent = this.sent.slice(-24);
+    this.pending.clear();
+    this.model.save_changes();
+  }
+
+  tick() {
+    if (this.live && !this.polling) this.poll();
+    else if (this.link.delay() > 2000) this.invalidate();
+  }
+
+  /** Ask whether the run has grown; a cursor at the end stays there. */
+  async poll() {
+    if (this.closed || !this.about) return;
+    this.polling = true;
+    try {
+      const [told] = await this.link.ask({ ask: "grown", episode: this.k });
+      const same = told.n === this.sides[0].n && told.episodes === this.episodes?.count;
+      if (this.closed || same) return;
+      const atEnd = this.row >= this.n - 1;
+      const [listed] = await this.link.ask({ ask: "episodes", side: 0 });
+      this.episodes = listed;
+      this.head.list(listed);
+      const newest = this.episodeNumber(listed.count - 1);
+      if (atEnd && newest !== this.k && told.complete) {
+        await this.openEpisode(newest, -1);
+        return;
+      }
+      const [about] = await this.link.ask(this.sides[0].question("episode"));
+      if (this.closed || about.k !== this.k) return;
+      this.grow(about, atEnd);
+    } catch (error) {
+      if (!this.closed) this.fail(error);
+    } finally {
+      this.polling = false;
+    }
+  }
+
+  grow(about, atEnd) {
+    const whole = this.window[0] === 0 && this.window[1] >= this.n - 1;
+    const people = JSON.stringify(this.about.populations);
+    const changed = this.shapeOf(about) !== this.shape;
+    this.keepShown(about);
+    this.sides[0].take(about);
+    this.n = Math.max(...this.sides.map((side) => side.n));
+    if (whole) this.window = [0, Math.max(0, this.n - 1)];
+    if (atEnd) {
+      this.row = Math.max(0, this.n - 1);
+      this.save({ step: this.row });
+    }
+    if (changed || people !== JSON.stringify(about.populations)) {
+      if (!this.agents.length) this.agents = this.model.get("agents").filter((label) => this.everybody().includes(label));
+      this.shape = this.shapeOf(about);
+      this.build();
+    }
+    this.head.draw();
+    this.findEvents(this.generation);
+    this.moved();
+  }
+
+  // -- drawing
+
+  arrived(item) {
+    if (item?.error) this.problem = item.error.message;
+    this.wantParts();
+    this.invalidate();
+  }
+
+  moved() {
+    this.wantParts();
+    this.invalidate();
+  }
+
+  wantParts() {
+    if (!this.built || this.closed) return;
+    const list = [];
+    for (const panel of this.panels) panel.wants(this.row, this.direction, list);
+    for (const row of this.series) row.wants(list, this.row);
+    this.fetcher.want("parts", list);
+  }
+
+  invalidate() {
+    if (this.frame || this.closed) return;
+    this.frame = requestAnimationFrame((now) => {
+      this.frame = null;
+      this.drawAll(now);
+    });
+  }
+
+  drawAll(now) {
+    if (this.closed || !this.built) return;
+    this.advance(now);
+    for (const panel of this.panels) panel.draw(this.row);
+    for (const row of this.series) row.draw(this.row);
+    this.timeline.draw(this.row);
+    this.axis.draw();
+    this.bar.draw();
+    const x = this.plotLeft + this.xOf(this.row);
+    this.cursor.style.transform = `translateX(${Math.round(x * 2) / 2}px)`;
+    this.root.setAttribute("data-row", String(this.row));
+    if (!this.ready) {
+      this.ready = true;
+      this.news.tell("ready");
+    }
+    if (this.playing) this.invalidate();
+  }
+
+  status() {
+    if (this.problem) return this.problem;
+    if (this.link.delay() > 2000) return "waiting for the kernel …";
+    const waiting = this.root.querySelectorAll(".sl-waiting").length;
+    if (waiting) return "loading …";
+    return [...this.sides.map((side) => side.note), ...(this.difference?.text && this.difference.row === null ? [this.difference.text] : []), ...this.notes].filter(Boolean).join(" · ");
+  }
+
+  xOf(row) {
+    const [from, to] = this.window;
+    return PAD + ((row - from) / Math.max(1, to - from)) * (this.plotWidth - 2 * PAD);
+  }
+
+  measure() {
+    const box = this.timeline.box.getBoundingClientRect();
+    const left = box.left - this.track.getBoundingClientRect().left;
+    if (box.width === this.plotWidth && left === this.plotLeft) return;
+    this.plotWidth = Math.floor(box.width);
+    this.plotLeft = left;
+    this.moved();
+  }
+
+  findTheme() {
+    const style = getComputedStyle(this.root);
+    const probe = make("canvas", { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
+    const colorAt = (name, otherwise) => {
+      probe.fillStyle = otherwise;
+      probe.fillStyle = style.getPropertyValue(name).trim() || otherwise;
+      return probe.fillStyle;
+    };
+    const declared = style.getPropertyValue("--jp-layout-color0").trim();
+    const dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
+    probe.fillStyle = declared || (this.root.closest(".sl-page") && dark ? "#16181b" : "#ffffff");
+    probe.fillRect(0, 0, 1, 1);
+    const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
+    const theme = 0.299 * r + 0.587 * g + 0.114 * b < 128 ? "dark" : "light";
+    this.root.classList.toggle("sl-dark", theme === "dark");
+    const changed = theme !== this.theme;
+    this.theme = theme;
+    this.ink = colorAt("--sl-ink", theme === "dark" ? "#e6e8eb" : "#22262b");
+    this.faint = colorAt("--sl-faint", "#8a9099");
+    this.rule = colorAt("--sl-rule", "#d9dce0");
+    this.dim = theme === "dark" ? "rgb(148 155 166 / 12%)" : "rgb(117 124 134 / 9%)";
+    this.back = colorAt("--sl-back", theme === "dark" ? "#16181b" : "#ffffff");
+    this.accent = colorAt("--sl-accent", "#0072b2");
+    this.font = style.fontFamily || "sans-serif";
+    if (changed && this.built) this.build();
+    else this.invalidate();
+  }
+
+  // -- hands
+
+  dragging() {
+    const seek = (event, rect, full) => {
+      const part = (event.clientX - rect.left - PAD) / Math.max(1, rect.width - 2 * PAD);
+      const [from, to] = full ? [0, this.n - 1] : this.window;
+      this.goTo(from + part * (to - from), "drag");
+    };
+    this.rows.addEventListener("pointerdown", (event) => {
+      const plot = event.target.closest(".sl-plot");
+      if (!plot || event.button !== 0) return;
+      plot.setPointerCapture(event.pointerId);
+      const rect = plot.getBoundingClientRect();
+      if (this.playing) this.play(false);
+      seek(event, rect, false);
+      const move = (e) => seek(e, rect, false);
+      plot.addEventListener("pointermove", move);
+      plot.addEventListener("lostpointercapture", () => plot.removeEventListener("pointermove", move), { once: true });
+      event.preventDefault();
+      this.root.focus({ preventScroll: true });
+    });
+    this.track.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey) return; // the page keeps its wheel
+      const plot = event.target.closest(".sl-plot, .sl-timeline");
+      if (!plot) return;
+      event.preventDefault();
+      const rect = plot.getBoundingClientRect();
+      const part = (event.clientX - rect.left - PAD) / Math.max(1, rect.width - 2 * PAD);
+      const [from, to] = this.window;
+      this.zoom(event.deltaY > 0 ? 1.25 : 0.8, clamp(from + part * (to - from), 0, this.n - 1));
+    }, { passive: false });
+  }
+
+  closeMenus(but = null) {
+    let open = false;
+    for (const menu of this.head.menus) {
+      if (menu === but) continue;
+      open ||= !menu.body.hidden;
+      menu.toggle(false);
+    }
+    return open;
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+    const { target } = event;
+    event.stopPropagation(); // the notebook has letters of its own
+    const writing = target.matches?.("input:not([type=range]):not([type=checkbox]), select, textarea");
+    if (event.key === "Escape") {
+      if (!this.closeMenus()) (writing || target !== this.root ? this.root.focus({ preventScroll: true }) : this.root.blur());
+      event.preventDefault();
+      return;
+    }
+    const pressed = target.matches?.("button, summary, input[type=checkbox]") && (event.key === " " || event.key === "Enter");
+    if (writing || pressed) return;
+    const far = event.shiftKey ? 10 : 1;
+    const acts = {
+      ArrowRight: () => this.goTo(this.row + far, "key"), ArrowLeft: () => this.goTo(this.row - far, "key"),
+      ".": () => this.goTo(this.row + 1, "key"), ",": () => this.goTo(this.row - 1, "key"),
+      PageDown: () => this.goTo(this.row + 100, "key"), PageUp: () => this.goTo(this.row - 100, "key"),
+      Home: () => this.goTo(0, "key"), End: () => this.goTo(this.n - 1, "key"),
+      ArrowDown: () => this.stepEpisode(1), ArrowUp: () => this.stepEpisode(-1),
+      " ": () => this.play(!this.playing), "[": () => this.jump(-1), "]": () => this.jump(1),
+      "+": () => this.bar.faster(1), "=": () => this.bar.faster(1), "-": () => this.bar.faster(-1),
+      l: () => this.setLoop(!this.loop), m: () => this.head.marks.toggle(true), "?": () => this.head.help.toggle(),
+      z: () => this.zoom(0.5), Z: () => this.zoom(2), 0: () => this.zoom(Infinity),
+    };
+    const act = acts[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+}
+
+const SHOWN = (globalThis[Symbol.for("simlab.viewer.shown")] ??= new Map());
+
+/** The picture that stands for the viewer is shown while no view of it is. */
+function standIn(model, more) {
+  const name = model.get("_poster");
+  if (!name) return;
+  const views = (SHOWN.get(name) ?? 0) + more;
+  SHOWN.set(name, views);
+  for (const poster of document.querySelectorAll(`.${CSS.escape(name)}`)) poster.style.display = views > 0 ? "none" : "";
+}
+
+/** The widget: called by anywidget for every place where it is shown. */
+export function render({ model, el }) {
+  const root = make("div");
+  el.append(root);
+  const view = new EpisodeView(model, root, new KernelLink(model));
+  view.news.on("ready", () => standIn(model, 1));
+  view.start();
+  return () => {
+    view.close();
+    if (view.ready) standIn(model, -1);
+  };
+}
+

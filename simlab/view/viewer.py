@@ -1,0 +1,332 @@
+"""The episode viewer: an ipywidgets widget whose pictures are painted in the browser."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import warnings
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import anywidget
+import numpy as np
+import traitlets
+
+from simlab.errors import AgentError, InputError, NotInRunError, StateError, did_you_mean
+from simlab.read.origin import origin_of
+from simlab.view.bookmarks import Bookmarks, checked_bookmarks
+from simlab.view.catalogue import words
+from simlab.view.compare import first_difference
+from simlab.view.desk import Desk
+from simlab.view.events import find_events
+from simlab.view.kinds import Panel
+from simlab.view.poster import poster_html, poster_png
+from simlab.view.script import module, style
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_MOST_SPEED = 1000.0
+
+
+class EpisodeViewer(anywidget.AnyWidget):
+    """Look at an episode of a run and move through it.
+
+    Its traits can be set, observed and linked: `episode` (its number), `step` (the row of the episode, from 0), `agents` (who is
+    shown), `playing`, `speed` (steps per second), `loop`, `bookmarks` (a list of ``{"episode", "step", "note"}``).
+
+    Parameters
+    ----------
+    ds : xarray.Dataset
+        What `simlab.open_run` returned, or a part of it.
+    episode : int, optional
+        The episode; -1 is the last one.
+    agents : hashable or sequence of hashable, optional
+        Who is shown; left out, the four that lived longest.
+    panels : sequence of str or Panel, optional
+        Names of variables, kinds of panels ("picture", "lines", "steps", "map", "table"), or `Panel`; left out, what fits on a page.
+    events : mapping of str to DataArray of bool, optional
+        Moments to jump to: ``{"collision": ds.rewards < -1}``.
+    other : xarray.Dataset or int, optional
+        Another run, or another episode of this run, beside this one on the same cursor.
+    live : bool, optional
+        Follow a run that is being written.
+    step : int, optional
+        Where to begin; -1 is the last row.
+    speed : float, optional
+        Steps per second.
+    **traits
+        Other traits of the widget, such as ``layout``.
+
+    Raises
+    ------
+    NotInRunError, AgentError
+        If there is no such episode, variable or agent.
+    InputError
+        If an argument is not what it should be.
+
+    Examples
+    --------
+    >>> import os.path, tempfile
+    >>> from simlab.demo import record_demo
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.h5")
+    >>> report = record_demo(path, episodes=2, steps=30)
+    >>> import simlab
+    >>> viewer = simlab.open_run(path).sim.view(episode=1)
+    >>> viewer.step = 10
+    >>> viewer.at["step"].item(), viewer.episode
+    (10, 1)
+    >>> viewer.close()
+    """
+
+    _esm = module()
+    _css = style()
+
+    episode = traitlets.Int(0, help="number of the episode").tag(sync=True)
+    step = traitlets.Int(0, help="row of the episode, from 0").tag(sync=True)
+    agents: traitlets.List[Any] = traitlets.List(help="labels of the agents that are shown").tag(sync=True)
+    playing = traitlets.Bool(False, help="whether it plays").tag(sync=True)
+    speed = traitlets.Float(30.0, help="steps per second").tag(sync=True)
+    loop = traitlets.Bool(False, help="whether it begins again at the end").tag(sync=True)
+    bookmarks = traitlets.List(traitlets.Dict(), help="episode, step and note of each").tag(sync=True)
+    live = traitlets.Bool(False, read_only=True, help="whether it follows a run that is being written").tag(sync=True)
+    _title = traitlets.Unicode("").tag(sync=True)
+    _sides = traitlets.Int(1).tag(sync=True)
+    _other_episode = traitlets.Int(None, allow_none=True).tag(sync=True)
+    _bookmarks_note = traitlets.Unicode("").tag(sync=True)
+    _poster = traitlets.Unicode("").tag(sync=True)
+    _changed = traitlets.Int(0).tag(sync=True)
+
+    def __init__(
+        self,
+        ds: xr.Dataset,
+        episode: int = 0,
+        *,
+        agents: Sequence[Hashable] | Hashable | None = None,
+        panels: Sequence[str | Panel] | None = None,
+        events: Mapping[str, xr.DataArray] | None = None,
+        other: xr.Dataset | int | None = None,
+        live: bool = False,
+        step: int = 0,
+        speed: float = 30.0,
+        **traits: Any,
+    ) -> None:
+        panels = [panels] if isinstance(panels, (str, Panel)) else panels
+        self._desks = [Desk(ds, panels, events)]
+        self._own: list[xr.Dataset] = []
+        self._numbers = self._desks[0].numbers()
+        if not self._numbers:
+            raise NotInRunError("The run has no episodes yet, so there is nothing to see.")
+        k = self._numbers[episode] if -len(self._numbers) <= episode < 0 else int(episode)
+        self._check_episode(k)
+        self._desks[0].shown = len(agents) if isinstance(agents, (list, tuple)) else 4
+        self._desks[0].check(k)
+        shown = self._desks[0].default_agents(k) if agents is None else self._labels(k, agents)
+        origin = origin_of(ds)
+        self._kept = Bookmarks(origin.source.path, origin.simulation) if origin is not None else Bookmarks(None, "")
+        marks, note = self._kept.read()
+        count = len(self._desks[0].opened(k).episode.time)
+        traits |= {"episode": k, "step": max(0, count + step) if step < 0 else step, "agents": shown, "speed": speed, "bookmarks": marks}
+        if other is not None:
+            traits |= self._take_other(other, k, panels)
+        super().__init__(**traits)
+        self.set_trait("live", bool(live))
+        self._bookmarks_note = note
+        self._title = words(origin.source.path.rsplit("/", 1)[-1] if origin is not None else "")
+        self._poster = f"simlab-poster-{self.model_id}"
+        self.on_msg(self._answer)
+        self._closed = False
+
+    def _take_other(self, other: xr.Dataset | int, k: int, panels: Sequence[str | Panel] | None) -> dict[str, Any]:
+        if isinstance(other, (int, np.integer)):
+            number = self._numbers[other] if -len(self._numbers) <= other < 0 else int(other)
+            self._check_episode(number)
+            self._desks.append(Desk(self._desks[0].ds, panels))
+            return {"_sides": 2, "_other_episode": number}
+        if not hasattr(other, "sim"):
+            raise InputError(f"other={type(other).__name__}: give a Dataset that simlab.open_run returned, or the number of an episode.")
+        desk = Desk(other, panels)
+        numbers = desk.numbers()
+        if k not in numbers:
+            raise NotInRunError(f"The other run has no episode {k}; it has {len(numbers)} episodes.")
+        self._desks.append(desk)
+        return {"_sides": 2}
+
+    # -- what Python can ask
+
+    @property
+    def at(self) -> xr.Dataset:
+        """The values at the cursor, of all agents: a Dataset without a time axis, lazy."""
+        data: xr.Dataset = self._opened().episode.data
+        return data.isel(time=self._row())
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The events of the episode, in order: their kind, row and what happened."""
+        opened = self._opened()
+        found, _ = find_events(opened.episode, opened.presence, self._desks[0].events)
+        return [{"kind": event.kind, "step": event.row, "text": event.text} for event in found]
+
+    @property
+    def difference(self) -> dict[str, Any] | None:
+        """Where the two sides first differ: ``{"row", "text"}``; None without another side."""
+        return self._difference(self.episode, self._other_number()) if len(self._desks) > 1 else None
+
+    def bookmark(self, note: str = "") -> None:
+        """Set a bookmark at the cursor.
+
+        Parameters
+        ----------
+        note : str, optional
+            What there is to see.
+        """
+        self.bookmarks = [*self.bookmarks, {"episode": self.episode, "step": self.step, "note": str(note)}]
+
+    def refresh(self) -> None:
+        """Look whether the run has grown; a viewer with ``live=True`` does so by itself once a second."""
+        self._grow(self.episode)
+        self._changed += 1
+
+    def close(self) -> None:
+        """Take the viewer away and let go of the run; the Dataset that it was given stays open."""
+        if not getattr(self, "_closed", True):
+            self._closed = True
+            while self._desks:
+                self._desks.pop().close()
+            while self._own:
+                self._own.pop().close()
+            gc.collect()  # lazy arrays and their accessor hold each other; the last one that goes closes the file
+        super().close()
+
+    # -- traits
+
+    def _check_episode(self, k: int) -> None:
+        if k not in self._numbers:
+            there = f"{min(self._numbers)} to {max(self._numbers)}" if self._numbers else "none"
+            raise NotInRunError(f"There is no episode {k}; the run has episodes {there}.")
+
+    def _labels(self, k: int, agents: Any) -> list[Hashable]:
+        episode = self._desks[0].opened(k).episode
+        known = [label for dim in episode.populations for label in episode.agents(dim)]
+        wanted = list(agents) if isinstance(agents, (list, tuple, set, np.ndarray)) and agents not in known else [agents]
+        for label in wanted:
+            if label not in known:
+                raise AgentError(f"The run has no agent {label!r}.{did_you_mean(str(label), map(str, known))}")
+        return [label.item() if isinstance(label, np.generic) else label for label in wanted]
+
+    @traitlets.validate("episode")
+    def _valid_episode(self, proposal: Any) -> int:
+        self._check_episode(proposal["value"])
+        return int(proposal["value"])
+
+    @traitlets.validate("step")
+    def _valid_step(self, proposal: Any) -> int:
+        return max(0, int(proposal["value"]))
+
+    @traitlets.validate("speed")
+    def _valid_speed(self, proposal: Any) -> float:
+        speed = float(proposal["value"])
+        if not 0 < speed <= _MOST_SPEED:
+            raise InputError(f"speed={speed:g}: give steps per second, more than 0 and at most {_MOST_SPEED:g}.")
+        return speed
+
+    @traitlets.validate("agents")
+    def _valid_agents(self, proposal: Any) -> list[Hashable]:
+        return self._labels(self.episode, proposal["value"]) if self._desks and proposal["value"] else []
+
+    @traitlets.validate("bookmarks")
+    def _valid_bookmarks(self, proposal: Any) -> list[dict[str, Any]]:
+        return checked_bookmarks(proposal["value"])
+
+    @traitlets.observe("bookmarks")
+    def _keep_bookmarks(self, change: Any) -> None:
+        if hasattr(self, "_closed"):  # not while it is being made
+            self._bookmarks_note = self._kept.write(change["new"])
+
+    # -- answers
+
+    def _opened(self) -> Any:
+        if not self._desks:
+            raise StateError("The viewer was closed. Make a new one: ds.sim.view().")
+        return self._desks[0].opened(self.episode)
+
+    def _row(self) -> int:
+        return int(min(self.step, max(0, len(self._opened().episode.time) - 1)))
+
+    def _other_number(self) -> int:
+        return self.episode if self._other_episode is None else self._other_episode
+
+    def _answer(self, _: Any, content: Any, __: Any) -> None:
+        """Answer a question of the browser; it carries no state, so that notebooks do not grow."""
+        if not isinstance(content, dict) or not self._desks:
+            return
+        if content.get("ask") == "difference":
+            answer: dict[str, Any] = self._difference(int(content.get("episode", 0)), int(content.get("other", 0)))
+            buffers: list[bytes] = []
+        elif content.get("ask") == "grown":
+            answer, buffers = self._grow(content.get("episode")), []
+        else:
+            desk = self._desks[1 if content.get("side") == 1 and len(self._desks) > 1 else 0]
+            if content.get("ask") == "events" and desk.is_long(content.get("episode")):
+                # It takes a while; pictures that are asked for meanwhile must not wait for it.
+                threading.Thread(target=self._answer_later, args=(desk, content), daemon=True).start()
+                return
+            answer, buffers = desk.answer(content)
+        self.send({**answer, "id": content.get("id")}, buffers)
+
+    def _answer_later(self, desk: Desk, content: dict[str, Any]) -> None:
+        answer, buffers = desk.answer(content)
+        if self._desks:
+            self.send({**answer, "id": content.get("id")}, buffers)
+
+    def _difference(self, k: int, other: int) -> dict[str, Any]:
+        row, text = first_difference(self._desks[0].opened(k).episode, self._desks[-1].opened(other).episode)
+        return {"row": row, "text": text}
+
+    def _grow(self, k: Any) -> dict[str, Any]:
+        desk = self._desks[0]
+        if self.live:
+            self._follow(desk)
+        table = desk.ds.sim.episodes
+        numbers = [int(k) for k in table["episode"].values]
+        self._numbers = numbers
+        place = numbers.index(k) if k in numbers else -1
+        complete = bool(table["complete"].values[place]) if "complete" in table and numbers else True
+        return {"n": int(table["length"].values[place]) if numbers else 0, "episodes": len(numbers), "complete": complete}
+
+    def _follow(self, desk: Desk) -> None:
+        """Take the longer Dataset, if there is one; the one before it is closed once nobody needs it."""
+        refresh = getattr(desk.ds.sim, "refresh", None)
+        if refresh is None:
+            raise StateError("This Dataset does not follow its run. Open it with simlab.open_run(path, live=True).")
+        longer = refresh()
+        if longer is desk.ds:
+            return
+        if longer.sizes.get("time") == desk.ds.sizes.get("time") and len(longer.sim.episodes["episode"]) == len(self._numbers):
+            return
+        desk.replace(longer)
+        for old in self._own:
+            old.close()
+        self._own = [longer]
+
+    # -- where there is no kernel
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        show: Any = display
+        show(self._still(), raw=True)
+        bundle = self._repr_mimebundle_()
+        if bundle is not None:
+            data, metadata = bundle if isinstance(bundle, tuple) else (bundle, {})
+            show(data, raw=True, metadata=metadata)
+
+    def _still(self) -> dict[str, Any]:
+        """Return a picture and a sentence, for a page without a kernel; the live viewer hides them."""
+        try:
+            picture = poster_png(self._desks[0].opened(self.episode), self._row(), self.agents)
+        except Exception as error:  # the live viewer is worth more than its stand-in
+            warnings.warn(f"The picture that stands for the viewer could not be made: {error}", RuntimeWarning, stacklevel=2)
+            picture = b""
+        text = f"Episode {self.episode}, step {self.step} of {self._title or 'a run'}"
+        return {"text/html": poster_html(self._poster, picture, text), "text/plain": f"{text} (viewer)"}

@@ -1,0 +1,204 @@
+"""Pages, films, pictures and figures of episodes: whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import simlab
+from simlab.errors import AgentError, InputError, MissingPackageError, NotInRunError, StorageError
+from simlab.view import export as exporting
+from simlab.view import film as filming
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "run.h5"
+    with simlab.HDF5Logger(path, seed=1) as log:
+        for _episode in range(2):
+            log.begin_episode()
+            for step in range(40):
+                for i, agent in enumerate(("a", "b")):
+                    if agent == "b" and step > 20:
+                        continue
+                    log.log_agent_step(agent, step, {"vision": np.full((16, 16, 3), 6 * step + i, np.uint8), "rewards": step + 0.5})
+                log.log_env_step(step, {"food": step})
+            log.end_episode()
+    return path
+
+
+def data_of(page: Path) -> dict[str, Any]:
+    text = page.read_text(encoding="utf-8")
+    found = re.search(r'<script type="application/json" id="simlab-data">(.*?)</script>', text, re.DOTALL)
+    assert found
+    return dict(json.loads(found[1]))
+
+
+def test_a_page_holds_its_episode(run: Path, tmp_path: Path) -> None:
+    with simlab.open_run(run) as ds:
+        page = Path(ds.sim.export(tmp_path / "ep1.html", episode=1, step=7))
+        data = data_of(page)
+        assert data["traits"]["episode"] == 1
+        assert data["traits"]["step"] == 7
+        held = data["held"]["1"]
+        layout = held["about"]["variables"]["vision"]["layout"]
+        header, text = held["blocks"]["vision"][f"0/{layout['offset'] // layout['length']}"]
+        values = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(layout["agents"], layout["length"], 16, 16, 3)
+        assert values[0, 0 - header["first"], 0, 0, 0] == 0
+        assert values[0, 5 - header["first"], 0, 0, 0] == 30
+        series = held["series"]["rewards"]
+        numbers = np.frombuffer(zlib.decompress(base64.b64decode(series["data"])), series["dtype"]).reshape(series["shape"])
+        assert numbers[0, :, 0].tolist() == [step + 0.5 for step in range(40)]
+
+
+def test_a_page_asks_for_nothing(run: Path, tmp_path: Path) -> None:
+    with simlab.open_run(run) as ds:
+        text = Path(ds.sim.export(tmp_path / "ep.html")).read_text()
+    assert "default-src 'none'" in text
+    addresses = set(re.findall(r"https?://[^\s\"'`)]+", text)) - {"http://www.w3.org/2000/svg"}
+    assert not addresses
+
+
+def test_a_page_of_some_agents_and_thinned(run: Path, tmp_path: Path) -> None:
+    with simlab.open_run(run) as ds:
+        whole = Path(ds.sim.export(tmp_path / "all.html", agents="all"))
+        small = Path(ds.sim.export(tmp_path / "small.html", agents="b", every=10))
+        about = data_of(small)["held"]["0"]["about"]
+        assert about["populations"] == [{"dim": "agent", "agents": ["b"]}]
+        assert about["variables"]["vision"]["rows"] == {"start": 0, "stride": 10, "count": 4}
+        assert data_of(whole)["traits"]["agents"] == ["a", "b"]
+
+
+def test_a_page_of_several_episodes(run: Path, tmp_path: Path) -> None:
+    with simlab.open_run(run) as ds:
+        data = data_of(Path(ds.sim.export(tmp_path / "two.html", episode=[0, 1])))
+    assert list(data["held"]) == ["0", "1"]
+    assert data["episodes"]["count"] == 2
+
+
+def test_a_large_page_is_refused_and_leaves_nothing(run: Path, tmp_path: Path) -> None:
+    with simlab.open_run(run) as ds:
+        for limit in (0.01, 0.35):
+            with pytest.raises(InputError, match="max_mb"):
+                ds.sim.export(tmp_path / "big.html", max_mb=limit if limit < 0.3 else 0.0001)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("suffix", ["gif", "webp"])
+def test_animations(run: Path, tmp_path: Path, suffix: str) -> None:
+    with simlab.open_run(run) as ds:
+        path = ds.sim.export(tmp_path / f"ep.{suffix}", start=5, stop=25, every=2, fps=20)
+    with Image.open(path) as image:
+        assert image.n_frames == 10  # type: ignore[attr-defined]
+        assert image.info.get("duration", 50) == 50
+
+
+def test_a_film(run: Path, tmp_path: Path) -> None:
+    imageio_ffmpeg = pytest.importorskip("imageio_ffmpeg")
+    with simlab.open_run(run) as ds:
+        path = ds.sim.export(tmp_path / "ep.mp4", fps=20)
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(path)
+    assert frames == 40
+    assert abs(seconds - 2) < 0.11
+    reader = imageio_ffmpeg.read_frames(path)
+    size = next(reader)["size"]
+    picture = np.frombuffer(next(reader), np.uint8).reshape(size[1], size[0], 3)
+    reader.close()
+    assert picture[60, 30].max() < 12, "the first picture of agent a is black"
+
+
+def test_frames_show_the_pictures(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        opened = exporting.Desk(ds).opened(0)
+        film = filming.Film(opened, ["a", "b"], [0, 10, 30])
+        (top, left), (top_b, left_b) = film.places
+        frames = list(film)
+        for frame, row in zip(frames, (0, 10, 30), strict=True):
+            assert (frame[top + filming._HEAD + 3, left + filming._EDGE + 3] == 6 * row).all()
+            wanted = 6 * row + 1 if row <= 20 else filming._GRAY  # b is gone
+            assert (frame[top_b + filming._HEAD + 3, left_b + filming._EDGE + 3] == wanted).all()
+        assert frames[0].shape[0] % 2 == frames[0].shape[1] % 2 == 0
+
+
+def test_a_picture(run: Path, tmp_path: Path) -> None:
+    with simlab.open_run(run) as ds, Image.open(ds.sim.export(tmp_path / "moment.png", step=12, agents="a")) as image:
+        assert image.size[0] > 400
+
+
+def test_interrupted_it_leaves_nothing(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "ep.gif"
+    target.write_bytes(b"before")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(filming.Film, "_compose", interrupt)
+    with simlab.open_run(run) as ds, pytest.raises(KeyboardInterrupt):
+        ds.sim.export(target)
+    assert [p.name for p in tmp_path.iterdir()] == ["ep.gif"]
+    assert target.read_bytes() == b"before"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "words"),
+    [
+        ("ep.mov", {}, InputError, ".mp4"),
+        ("ep", {}, InputError, "nothing"),
+        ("ep.html", {"episode": 9}, NotInRunError, "no episode 9"),
+        ("ep.html", {"agents": "zoe"}, AgentError, "zoe"),
+        ("ep.html", {"every": 0}, InputError, "every=0"),
+        ("ep.gif", {"start": 90}, InputError, "40 rows"),
+        ("ep.gif", {"episode": [0, 1]}, InputError, "one episode"),
+        ("ep.gif", {"fps": 0}, InputError, "fps"),
+        ("no/such/folder/ep.html", {}, StorageError, "cannot be written"),
+    ],
+)
+def test_what_is_refused(run: Path, tmp_path: Path, name: str, options: dict[str, Any], error: type[Exception], words: str) -> None:
+    with simlab.open_run(run) as ds, pytest.raises(error, match=words):
+        ds.sim.export(tmp_path / name, **options)
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_ffmpeg_it_says_how_to_get_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
+    with simlab.open_run(run) as ds, pytest.raises(MissingPackageError, match=r"simlab\[video\].*conda install"):
+        ds.sim.export(tmp_path / "ep.mp4")
+    assert not list(tmp_path.iterdir())
+
+
+# -- figures over agents and episodes
+
+
+def test_plot_agents(run: Path, demo_run: Path) -> None:
+    with simlab.open_run(run) as ds, simlab.open_run(demo_run) as demo:
+        assert len(ds.sim.plot_agents(1).axes) >= 2
+        figure = demo.sim.plot_agents(0)
+        labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+        lived = demo.sim.episode(0).rewards.sum("time").to_series().sort_values(ascending=False)
+        assert labels[0] == lived.index[0]
+        with pytest.raises(NotInRunError):
+            demo.sim.plot_agents(0, variable="nothing")
+        with pytest.raises(InputError, match="one number"):
+            demo.sim.plot_agents(0, variable="vision")
+
+
+def test_plot_returns(run: Path, demo_run: Path, tmp_path: Path) -> None:
+    with simlab.open_run(demo_run) as demo:
+        figure = demo.sim.plot_returns(window=2)
+        line = figure.axes[0].lines[0]
+        assert np.allclose(line.get_ydata(), demo.sim.episodes.return_mean.values)
+        with pytest.raises(InputError, match="window"):
+            demo.sim.plot_returns(window=0)
+    with simlab.HDF5Logger(tmp_path / "bare.h5") as log:
+        log.log_env_step(0, {"food": 1})
+    with simlab.open_run(tmp_path / "bare.h5") as ds, pytest.raises(NotInRunError, match="no rewards"):
+        ds.sim.plot_returns()

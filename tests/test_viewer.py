@@ -1,0 +1,374 @@
+"""The viewer without a browser: its traits, its answers, what it keeps and what it lets go of."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import ipywidgets
+import numpy as np
+import pytest
+import traitlets
+
+import simlab
+from simlab.errors import AgentError, InputError, NotInRunError, StateError
+from simlab.read.accessor import SimulationAccessor
+from simlab.storage import opening
+from simlab.view.desk import Desk
+from simlab.view.events import find_events
+from simlab.view.kinds import KINDS, Panel, choose_panels, register_panel
+from simlab.view.script import PARTS, module
+from simlab.view.viewer import EpisodeViewer
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    path = tmp_path / "run.h5"
+    with simlab.HDF5Logger(path, seed=1) as log:
+        for episode in range(3):
+            log.begin_episode()
+            for step in range(20 + episode):
+                for agent in ("a", "b", "c")[: 2 if step < 5 else 3]:
+                    if agent == "b" and step > 15:
+                        continue
+                    picture = np.full((6, 5, 3), step + 10 * episode, np.uint8)
+                    reward = np.nan if step == 3 else 40.0 if step == 12 and agent == "a" else step % 3 - 1.0
+                    log.log_agent_step(agent, step, {"vision": picture, "rewards": reward, "actions": np.int8(step % 2)})
+                log.log_env_step(step, {"food": step * 2})
+            log.end_episode()
+    return path
+
+
+def asked(viewer: EpisodeViewer, question: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+    """Send a question as a browser does, and return what the viewer sends."""
+    sent: list[Any] = []
+    viewer.send = lambda content, buffers=None: sent.append((content, buffers))  # type: ignore[method-assign]
+    viewer._handle_custom_msg({**question, "id": "x.1"}, [])
+    assert sent[0][0]["id"] == "x.1"
+    json.dumps(sent[0][0], allow_nan=False)
+    return sent[0]
+
+
+# -- traits
+
+
+def test_traits(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view(-1, agents=["a", "c"], step=4, speed=10, layout={"width": "90%"})
+        assert isinstance(viewer, ipywidgets.DOMWidget)
+        assert (viewer.episode, viewer.step, viewer.agents, viewer.playing, viewer.speed, viewer.loop) == (
+            2,
+            4,
+            ["a", "c"],
+            False,
+            10,
+            False,
+        )
+        seen: list[int] = []
+        viewer.observe(lambda change: seen.append(change["new"]), "step")
+        viewer.step = 7
+        assert viewer.at["step"].item() == 7
+        assert viewer.at.vision.sel(agent="a").values[0, 0, 0] == 27
+        slider = ipywidgets.IntSlider(max=50)
+        traitlets.link((viewer, "step"), (slider, "value"))
+        slider.value = 9
+        assert seen == [7, 9]
+        viewer.close()
+
+
+def test_the_last_step(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        assert ds.sim.view(1, step=-1).step == 20
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"episode": 9}, NotInRunError, "no episode 9"),
+        ({"agents": ["z"]}, AgentError, "no agent 'z'"),
+        ({"panels": ["vison"]}, NotInRunError, "vision"),
+        ({"panels": [Panel("picure", "vision")]}, InputError, "picture"),
+        ({"panels": [Panel("picture", "vision", colormap="virdis")]}, InputError, "viridis"),
+        ({"panels": [Panel("picture", "vision", limits=(3, 1))]}, InputError, "lowest"),
+        ({"panels": [Panel("picture", "vision", channels=[9])]}, NotInRunError, "no channel 9"),
+        ({"events": {"x": 3}}, InputError, "truth values"),
+        ({"other": "run.h5"}, InputError, "open_run"),
+        ({"other": 44}, NotInRunError, "no episode 44"),
+    ],
+)
+def test_what_is_refused(run: Path, options: dict[str, Any], error: type[Exception], words: str) -> None:
+    with simlab.open_run(run) as ds, pytest.raises(error, match=words):
+        ds.sim.view(**options)
+
+
+def test_traits_refuse_what_there_is_not(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view()
+        for name, value, error in (("episode", 5, NotInRunError), ("agents", ["q"], AgentError), ("speed", -1.0, InputError)):
+            with pytest.raises(error):
+                setattr(viewer, name, value)
+        with pytest.raises(InputError):
+            viewer.bookmarks = [{"episode": "one"}]
+        assert viewer.episode == 0
+
+
+def test_an_empty_run(tmp_path: Path) -> None:
+    with simlab.HDF5Logger(tmp_path / "run.h5", seed=1):
+        pass
+    with simlab.open_run(tmp_path / "run.h5") as ds, pytest.raises(NotInRunError, match="no episodes"):
+        ds.sim.view()
+
+
+def test_the_file_is_let_go(run: Path) -> None:
+    viewer = simlab.open_run(run).sim.view(events=None)
+    asked(viewer, {"ask": "block", "side": 0, "episode": 0, "name": "vision", "block": 0, "chunk": 0})
+    place = os.path.realpath(run)
+    assert any(os.path.realpath(path) == place for path, _ in opening._open)
+    viewer.close()
+    viewer.close()
+    assert not any(os.path.realpath(path) == place for path, _ in opening._open)
+    with pytest.raises(StateError, match="closed"):
+        _ = viewer.at
+
+
+# -- answers
+
+
+def test_answers(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view()
+        told, _ = asked(viewer, {"ask": "episodes", "side": 0})
+        assert told["count"] == 3
+        about, _ = asked(viewer, {"ask": "episode", "side": 0, "episode": 1})
+        assert about["n"] == 21
+        assert about["variables"]["vision"]["layout"]["direct"]
+        assert {(p["kind"], p["variable"]) for p in about["panels"] if p["shown"]} >= {("picture", "vision"), ("lines", "rewards")}
+        scale, _ = asked(viewer, {"ask": "scale", "side": 0, "episode": 1, "name": "vision"})
+        assert (scale["style"], scale["high"]) == ("rgb", [255.0])
+        grown, _ = asked(viewer, {"ask": "grown", "episode": 1})
+        assert grown == {"n": 21, "episodes": 3, "complete": True, "id": "x.1"}
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"ask": "nonsense"},
+        {"ask": "__class__"},
+        {"ask": "block", "episode": 0, "name": "vision", "block": "x", "chunk": 0},
+        {"ask": "block", "episode": 0, "name": "rewards", "block": 0, "chunk": 0},
+        {"ask": "block", "episode": 77, "name": "vision", "block": 0, "chunk": 0},
+        {"ask": "tile", "episode": 0, "name": "<b>", "agents": [0], "channels": [0], "level": 0, "tile": 0},
+        {"ask": "tile", "episode": 0, "name": "rewards", "agents": [0], "channels": [99], "level": 0, "tile": 0},
+        {"ask": "tile", "episode": 0},
+        {"ask": "scale", "episode": 0, "name": "vision", "channels": [12]},
+    ],
+)
+def test_a_wrong_question_is_answered(run: Path, question: dict[str, Any]) -> None:
+    with simlab.open_run(run) as ds:
+        told, buffers = asked(ds.sim.view(), question)
+        assert told["error"]
+        assert not buffers
+
+
+def test_a_file_written_again_is_told(run: Path) -> None:
+    viewer = simlab.open_run(run).sim.view()
+    with simlab.HDF5Logger(run, mode="w") as log:
+        log.log_agent_step("z", 0, {"rewards": 1.0})
+    told, _ = asked(viewer, {"ask": "block", "side": 0, "episode": 0, "name": "vision", "block": 0, "chunk": 0})
+    assert "written again" in told["error"]
+
+
+# -- events
+
+
+def test_events(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view(events={"full": ds.food > 30})
+        found = [(event["kind"], event["step"]) for event in viewer.events]
+        assert ("birth", 5) in found
+        assert ("death", 15) in found
+        assert ("NaN", 3) in found
+        assert ("reward", 12) in found
+        assert ("full", 16) in found
+        assert found[-1] == ("end", 19)
+        assert [row for _, row in found] == sorted(row for _, row in found)
+
+
+def test_conditions_are_those_of_the_episode(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        opened = Desk(ds, events={"negative": ds.rewards < 0}).opened(2)
+        events, notes = find_events(opened.episode, opened.presence, {"negative": ds.rewards < 0})
+        rewards = opened.episode.data.rewards.values
+        wanted = (rewards < 0).any(axis=0)
+        starts = np.flatnonzero(wanted & ~np.concatenate([[False], wanted[:-1]]))
+        assert [e.row for e in events if e.kind == "negative"] == starts.tolist()
+        assert notes == []
+
+
+# -- panels
+
+
+def test_panels(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        episode = Desk(ds).opened(0).episode
+        panels = [panel for panel, shown in choose_panels(episode, ["food", Panel("picture", "vision", channels=[0]), "table"]) if shown]
+        assert [(p.kind, p.variable) for p in panels] == [("lines", "food"), ("picture", "vision"), ("table", None)]
+        assert {p.variable for p, _ in choose_panels(episode, ["table"])} == {None, "vision", "rewards", "actions", "food"}
+
+
+def test_a_kind_of_ones_own(run: Path) -> None:
+    register_panel("dial", lambda episode, name: name == "food", "export default { render() { return {} } }")
+    try:
+        with simlab.open_run(run) as ds:
+            about, _ = asked(ds.sim.view(panels=["food"]), {"ask": "episode", "side": 0, "episode": 0})
+            assert about["panels"][0]["kind"] == "dial"
+            assert "render()" in about["scripts"]["dial"]
+        with pytest.raises(InputError, match="already"):
+            register_panel("lines", lambda episode, name: True, "")
+    finally:
+        KINDS.pop("dial")
+
+
+# -- two sides
+
+
+def test_the_first_difference(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        same = ds.sim.view(0, other=ds)
+        assert same.difference == {"row": None, "text": "no difference in what both have"}
+        viewer = ds.sim.view(0, other=1)
+        assert viewer.difference is not None
+        assert viewer.difference["row"] == 0
+        changed = ds.assign(food=ds.food.where(ds.time != 7, 99)).assign()
+        changed["food"].attrs = ds.food.attrs
+        other = ds.sim.view(0, other=changed)
+        assert other.difference == {"row": 7, "text": "first difference: food at row 7"}
+        told, _ = asked(other, {"ask": "difference", "episode": 0, "other": 0})
+        assert told["row"] == 7
+
+
+# -- bookmarks
+
+
+def test_bookmarks_are_kept_beside_the_run(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view(1, step=5)
+        viewer.bookmark("see <this>")
+        kept = json.loads((run.parent / "run.h5.bookmarks.json").read_text())
+        assert kept == {"simulation_0001": [{"episode": 1, "step": 5, "note": "see <this>"}]}
+        assert ds.sim.view().bookmarks == viewer.bookmarks
+
+
+@pytest.mark.parametrize(
+    "content", ["[", "[]", '{"simulation_0001": [1]}', '{"simulation_0001": [{"episode": 0, "step": -1}]}', "[" * 100_000]
+)
+def test_a_damaged_file_of_bookmarks_is_left_as_it_is(run: Path, content: str) -> None:
+    place = run.parent / "run.h5.bookmarks.json"
+    place.write_text(content)
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view()
+        assert viewer.bookmarks == []
+        assert "left as it is" in viewer._bookmarks_note
+        if not content.startswith("{"):
+            viewer.bookmark("kept here")
+            assert place.read_text() == content
+            assert len(viewer.bookmarks) == 1
+
+
+def test_bookmarks_where_nothing_can_be_written(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view()
+        viewer.bookmark("x")
+        assert "Permission denied" in viewer._bookmarks_note
+        assert len(viewer.bookmarks) == 1
+
+
+# -- a run that is being written
+
+
+def test_it_follows(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    longer = tmp_path / "longer.h5"
+    with simlab.HDF5Logger(longer, seed=1) as log:
+        for _episode in range(4):
+            log.begin_episode()
+            for step in range(30):
+                log.log_agent_step("a", step, {"rewards": 1.0})
+    monkeypatch.setattr(SimulationAccessor, "refresh", lambda self: simlab.open_run(longer), raising=False)
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view(live=True)
+        assert viewer.live
+        told, _ = asked(viewer, {"ask": "grown", "episode": 0})
+        assert (told["n"], told["episodes"]) == (30, 4)
+        viewer.episode = 3
+        about, _ = asked(viewer, {"ask": "episode", "side": 0, "episode": 3})
+        assert about["n"] == 30
+        own = viewer._own[0]
+        viewer.close()
+        with pytest.raises(StateError):
+            own.rewards.load()
+
+
+def test_without_live_nothing_is_followed(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view()
+        viewer.refresh()
+        assert not viewer.live
+
+
+# -- what stands for it
+
+
+def test_a_picture_stands_for_it(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view(step=3)
+        told = viewer._still()
+        assert "data:image/png;base64," in told["text/html"]
+        assert "Run the cell" in told["text/html"]
+        assert viewer._poster in told["text/html"]
+        state = viewer.get_state()
+        assert len(json.dumps({k: v for k, v in state.items() if k not in ("_esm", "_css", "layout")}, default=str)) < 2000, (
+            "data in traits"
+        )
+
+
+def test_names_are_inert(tmp_path: Path) -> None:
+    bad = "<img src=x onerror=alert(1)></script>\x1b[31m"
+    with simlab.HDF5Logger(tmp_path / "run.h5") as log:
+        log.begin_episode()
+        for step in range(3):
+            log.log_agent_step(bad, step, {bad: step, "vision": np.zeros((3, 3), np.uint8)})
+        log.end_episode(outcome=bad)
+    with simlab.open_run(tmp_path / "run.h5") as ds:
+        viewer = ds.sim.view()
+        assert "<img src=x" not in viewer._still()["text/html"]
+        told, _ = asked(viewer, {"ask": "episodes", "side": 0})
+        assert "\x1b" not in json.dumps(told, ensure_ascii=False)
+        page = Path(ds.sim.export(tmp_path / "page.html")).read_text()
+        assert "<img src=x" not in page
+        assert page.count("</script>") == 2
+
+
+# -- the script
+
+
+def test_the_parts_make_one_module() -> None:
+    text = module("page")
+    names = [
+        line.split("(")[0].split()[1].rstrip("{")
+        for line in text.splitlines()
+        if line.startswith(("function ", "class ", "const ", "let "))
+    ]
+    names += [line.split("(")[0].split()[-1] for line in text.splitlines() if line.startswith("async function")]
+    assert len(names) == len(set(names)), "two parts have the same name for something"
+    assert "\nimport " not in text
+    assert text.count("\nexport ") == 1
+    folder = Path(simlab.__file__).parent / "view" / "browser"
+    assert {p.stem for p in folder.glob("*.js")} == {*PARTS, "page"}
+    for part in folder.glob("*.js"):
+        assert "innerHTML" not in part.read_text(), f"{part.name} may read text of a file as markup"
