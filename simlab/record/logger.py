@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -17,6 +17,7 @@ from simlab.conventions import ATTR_SCHEMA
 from simlab.errors import MetadataError, StorageError
 from simlab.metadata.encoding import is_utf8
 from simlab.record.book import SchemaBook
+from simlab.record.dropping import Dropping
 from simlab.record.durability import Durability
 from simlab.record.leaving import finalize_elsewhere, open_loggers
 from simlab.record.log_calls import LogCalls
@@ -75,6 +76,10 @@ class HDF5Logger(LogCalls):
         With ``mode="a"``: go on with the simulation, or with the last one of the file, at its next step; the episode that was open stays
         open. A number goes on after that step of the newest episode and cuts later rows off: the checkpoint is older than the file. Where
         the run goes on is recorded as ``resumed``. If there is no such simulation yet, it is begun.
+    checksums : bool, optional
+        Give every chunk a checksum (HDF5's fletcher32), so that a flipped bit is found where nothing is compressed too.
+    drop_when_slow : iterable of str, optional
+        Variables whose values are dropped, and counted, while the disk is slower than the simulation. Without them the simulation waits.
 
     Attributes
     ----------
@@ -125,6 +130,8 @@ class HDF5Logger(LogCalls):
         fsync_steps: int | None = None,
         journal_dir: str | os.PathLike[str] | None = None,
         resume: bool | int = False,
+        checksums: bool = False,
+        drop_when_slow: Iterable[str] = (),
     ) -> None:
         super().__init__()
         self._stage: Stage | None = None
@@ -132,7 +139,7 @@ class HDF5Logger(LogCalls):
         self._report = Report()
         self._began = perf_counter()
         given = as_schema(schema)
-        default = resolve_compression(compression, "HDF5Logger")
+        default = replace(resolve_compression(compression, "HDF5Logger"), checksum=bool(checksums))
         for variable in (*(v for p in given.population_names for v in given.variables(p)), *given.environment):
             if variable.compression != "inherit":
                 resolve_compression(variable.compression, f"Variable {variable.name!r}")
@@ -157,6 +164,7 @@ class HDF5Logger(LogCalls):
             counters = weakref.WeakMethod(self._counters)
             committer = Committer(self._store, self._encoders, self._journal, lambda: method() if (method := counters()) else {})
             self._stage = Stage(self.path, book, self._report, self._journal, committer, self._file.lock.beat, rule)
+            self._stage.dropping = Dropping(drop_when_slow, book)
             if left is not None:
                 restore(self._stage, self._fields, self._report, left, repair)
         except BaseException:
@@ -271,7 +279,7 @@ class HDF5Logger(LogCalls):
             bytes_raw=tally.bytes_raw,
             late=tally.late,
             overwritten=report.overwritten + tally.overwritten,
-            dropped=stage.writer.dropped,
+            dropped=report.dropped + stage.writer.dropped,
             seconds_logging=report.seconds_logging + self._by_agent_seconds,
             seconds_waiting=stage.writer.seconds_waited,
         )

@@ -25,7 +25,7 @@ class Report:
     late : int
         Values that came after their rows were on disk and were merged there.
     dropped : int
-        Values that could not be kept, because the disk refused them.
+        Values that could not be kept, because the disk refused them, or was too slow for them (``drop_when_slow``).
     seconds_logging : float
         Time spent inside ``log_*`` calls, without waiting (estimated from one in 64 calls by agent, drawn by lot).
     seconds_waiting : float

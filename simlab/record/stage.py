@@ -9,6 +9,7 @@ from typing import Any, Final
 from simlab.errors import StorageError
 from simlab.record.agents import AgentRegistry
 from simlab.record.book import SchemaBook
+from simlab.record.dropping import Dropping
 from simlab.record.durability import Durability
 from simlab.record.open_episode import OpenEpisode
 from simlab.record.pending import PendingSeries
@@ -83,6 +84,7 @@ class Stage:
         self.newest = self._pool.new(MOST_ROWS)
         self.late: Window | None = None
         self.series = PendingSeries(journal)
+        self.dropping = Dropping((), book)
         self.environment_last_row = -1
         self.last_ids: list[Any] | None = None
         self.episodes = OpenEpisode(journal)
@@ -147,9 +149,7 @@ class Stage:
     def has_room(self) -> bool:
         """Whether the next row goes into the same window."""
         count = self.newest.count
-        if self._is_large():
-            return False
-        return count < self._limit() if self.span is not None else bool(count & (count - 1))
+        return not self._is_large() and (count < self._limit() if self.span is not None else bool(count & (count - 1)))
 
     def _limit(self) -> int:
         window = self.newest
@@ -164,6 +164,8 @@ class Stage:
         """Send the newest window off and go on in another one."""
         following = self._pool.lend(self.decided_span(), self.newest.first + self.newest.count, False, self.writer)
         full, self.newest = self.newest, following
+        if self.writer.is_behind:
+            self.report.dropped += self.dropping.lighten(full)
         self.step = NOWHERE
         self._send(full, release=True)
 

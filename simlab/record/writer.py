@@ -92,6 +92,11 @@ class Writer:
                 self._change.wait()
         self.seconds_waited += time.perf_counter() - began
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether a job that was handed over is not written yet."""
+        return bool(self._jobs)
+
     def drain(self) -> None:
         """Wait until every job is written; a job that failed is tried once more.
 

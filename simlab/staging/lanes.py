@@ -278,6 +278,15 @@ class Lanes:
         common = (int(np.bitwise_and.reduce(word[:n, :count], axis=None)) for word in self.words)
         return sum(bits << (WORD * i) for i, bits in enumerate(common))
 
+    def clear(self, index: int) -> int:
+        """Forget what was logged of a variable, and return how many values that were."""
+        if index // WORD >= len(self.words):
+            return 0
+        word, bit = self.words[index // WORD][: len(self.agents)], np.uint64(1 << (index % WORD))
+        there = int(np.count_nonzero(word & bit))
+        word &= ~bit
+        return there
+
     def mask(self, index: int, rows: slice) -> Array:
         """Return where a variable was logged, as a boolean array of shape (slots, rows)."""
         word = self.words[index // WORD][: len(self.agents), rows]

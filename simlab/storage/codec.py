@@ -18,6 +18,7 @@ import numpy as np
 from isal import isal_zlib
 
 from simlab.errors import MissingPackageError, SchemaError, did_you_mean
+from simlab.storage.checksums import fletcher32
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -45,10 +46,13 @@ class Compression:
         "gzip" and "none" are encoded here; the others run through HDF5's pipeline.
     level : int
         Of deflate: 0-3 are ISA-L's levels, 4-9 zlib's.
+    checksum : bool
+        Whether every chunk is given HDF5's fletcher32 checksum.
     """
 
     name: str
     level: int = DEFAULT_LEVEL
+    checksum: bool = False
 
     @property
     def direct(self) -> bool:
@@ -57,14 +61,15 @@ class Compression:
 
     def creation_options(self, itemsize: int) -> dict[str, Any]:
         """Return what h5py needs to create a dataset whose chunks are encoded this way."""
+        options: dict[str, Any] = {"fletcher32": True} if self.checksum else {}
         if self.name == "none":
-            return {}
+            return options
         if self.name == "gzip":
-            return {"compression": "gzip", "compression_opts": self.level, "shuffle": itemsize > 1}
+            return options | {"compression": "gzip", "compression_opts": self.level, "shuffle": itemsize > 1}
         if self.name == "lzf":
-            return {"compression": "lzf", "shuffle": itemsize > 1}
+            return options | {"compression": "lzf", "shuffle": itemsize > 1}
         plugin = getattr(_hdf5plugin(self.name), _PLUGINS[self.name])
-        return {"compression": plugin(), "shuffle": itemsize > 1 and self.name in ("zstd", "lz4")}
+        return options | {"compression": plugin(), "shuffle": itemsize > 1 and self.name in ("zstd", "lz4")}
 
     def encode(self, block: Array, period: int = 1) -> bytes | Array:
         """Encode one whole chunk.
@@ -81,6 +86,13 @@ class Compression:
         bytes-like
             What lies in the file.
         """
+        octets = self._compressed(block, period)
+        if not self.checksum:
+            return octets
+        raw = octets if isinstance(octets, bytes) else octets.tobytes()
+        return raw + fletcher32(raw).to_bytes(4, "little")
+
+    def _compressed(self, block: Array, period: int) -> bytes | Array:
         if self.name == "none":
             return np.ascontiguousarray(block)
         planes = shuffle(block)
@@ -155,7 +167,7 @@ def resolve_compression(choice: str | int | None, where: str) -> Compression:
     Examples
     --------
     >>> resolve_compression("gzip", "example"), resolve_compression(None, "example")
-    (Compression(name='gzip', level=1), Compression(name='none', level=1))
+    (Compression(name='gzip', level=1, checksum=False), Compression(name='none', level=1, checksum=False))
     """
     if choice is None:
         return Compression("none")
@@ -173,6 +185,7 @@ def resolve_compression(choice: str | int | None, where: str) -> Compression:
     )
 
 
+_FLETCHER32: Final = 3
 _BY_FILTER: Final = {1: "gzip", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd", 32026: "blosc2"}
 
 
@@ -182,12 +195,13 @@ def compression_of(filters: Sequence[tuple[int, Any]]) -> Compression:
     Examples
     --------
     >>> compression_of([(2, (4,)), (1, (1,))]), compression_of([])
-    (Compression(name='gzip', level=1), Compression(name='none', level=1))
+    (Compression(name='gzip', level=1, checksum=False), Compression(name='none', level=1, checksum=False))
     """
+    checksum = any(number == _FLETCHER32 for number, _ in filters)
     for number, options in filters:
         if number in _BY_FILTER:
-            return Compression(_BY_FILTER[number], int(options[0]) if number == 1 else DEFAULT_LEVEL)
-    return Compression("none")
+            return Compression(_BY_FILTER[number], int(options[0]) if number == 1 else DEFAULT_LEVEL, checksum)
+    return Compression("none", checksum=checksum)
 
 
 def shuffle(block: Array) -> Array:

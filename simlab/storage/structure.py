@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import urllib.parse
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import h5py
@@ -140,7 +140,7 @@ class Grid:
                 self.columns.append(self._column(variable, default, window))
             changed = False
             while len(self.columns) > sum(f.bits for f in self.fields):
-                changed |= self._add_field(window)
+                changed |= self._add_field(window, default)
             if self.fields:
                 self._name_bits(changed)
 
@@ -161,7 +161,8 @@ class Grid:
         kind = stored_type(variable.dtype)
         compression = default
         if variable.compression != INHERIT:
-            compression = resolve_compression(variable.compression, f"Variable {variable.name!r}")
+            chosen = resolve_compression(variable.compression, f"Variable {variable.name!r}")
+            compression = replace(chosen, checksum=default.checksum)
         home, name = path.rsplit("/", 1)
         group = create_group(self.file.file, home)
         dims, attributes = self._own_dimensions(variable, kind, group)
@@ -206,7 +207,7 @@ class Grid:
             dims.append(group[dim] if dim in group else create_dimension(group, dim, 1 if growing else size, unlimited=growing))
         return dims, labels
 
-    def _add_field(self, window: int) -> bool:
+    def _add_field(self, window: int, default: Compression) -> bool:
         """Take the next variable of logged bits, and say whether it had to be made."""
         first = sum(f.bits for f in self.fields)
         name = LOGGED if not self.fields else f"{LOGGED}_{len(self.fields)}"
@@ -224,7 +225,7 @@ class Grid:
                     dtype,
                     chunks=(agents, rows) if agents else (rows,),
                     attributes={"long_name": "which variables were logged", "coordinates": self.coordinates},
-                    **Compression("gzip").creation_options(dtype.itemsize),
+                    **Compression("gzip", checksum=default.checksum).creation_options(dtype.itemsize),
                 )
         # "logged" itself is a reserved name; the bits are no variable of the schema, only a column that is written like one.
         bits_of = Variable("logged_bits", dtype=self.file.dataset(path).dtype)

@@ -1,0 +1,149 @@
+"""What the caller may choose about durability: checksums, what is dropped on a slow disk, where the journal lies, when it is synced."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import simlab
+from simlab.errors import InputError, RunInUseError, RunNotFoundError, StorageError, UnfinishedRunWarning
+from simlab.storage.journal import Journal
+from simlab.storage.simulation import SimulationStore
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.h5"
+
+
+@pytest.mark.parametrize("compression", ["gzip", None, 6, "lzf"])
+def test_a_flipped_bit_is_found(path: Path, compression: Any) -> None:
+    rng = np.random.default_rng(0)
+    kept = rng.random((300, 50))
+    with simlab.HDF5Logger(path, compression=compression, checksums=True) as log:
+        for t in range(300):
+            log.log_agent_step("a", t, {"x": kept[t], "say": "hello", "n": t})
+    with simlab.open_run(path) as ds:
+        np.testing.assert_array_equal(ds.x.values[0], kept)
+    with h5py.File(path) as file:  # HDF5 itself verifies them
+        dataset = file["simulation_0001/agents/observations/x"]
+        assert dataset.fletcher32
+        assert file["simulation_0001/agents/logged"].fletcher32
+        np.testing.assert_array_equal(dataset[0, :300], kept)
+        place = dataset.id.get_chunk_info(0)
+    raw = bytearray(path.read_bytes())
+    raw[place.byte_offset + place.size // 2] ^= 4
+    path.write_bytes(raw)
+    with simlab.open_run(path) as ds, pytest.raises(StorageError, match="damaged in 1 chunk"):
+        ds.x.load()
+
+
+def test_a_slow_disk_drops_what_was_chosen_and_counts_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, commit = threading.Event(), SimulationStore.commit
+
+    def slow(self: SimulationStore, *given: Any) -> None:
+        gate.wait(20)
+        commit(self, *given)
+
+    monkeypatch.setattr(SimulationStore, "commit", slow)
+    log = simlab.HDF5Logger(path, drop_when_slow=["vision"])
+    for t in range(700):
+        log.log_agent_step("a", t, {"vision": np.full((40, 40), t, np.float32), "rewards": float(t)})
+        if t == 600:
+            gate.set()
+    report = log.finalize()
+    assert report.dropped > 0
+    with simlab.open_run(path) as ds:
+        assert ds.rewards.values[0].tolist() == list(range(700))
+        there = ds.sim.present("vision").values[0]
+        assert 700 - there.sum() == report.dropped
+        assert (ds.vision.values[0, there, 1, 1] == np.flatnonzero(there)).all()
+    with pytest.raises(InputError, match="list of variables"):
+        simlab.HDF5Logger(path, mode="w", drop_when_slow="vision")
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_journal_elsewhere(path: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "scratch"
+    with pytest.raises(RunNotFoundError, match="mkdir"):
+        simlab.HDF5Logger(path, journal_dir=elsewhere)
+    elsewhere.mkdir()
+    done = run(f"""
+        import os, simlab
+        log = simlab.HDF5Logger({str(path)!r}, journal_dir={str(elsewhere)!r})
+        for t in range(100):
+            log.log_env_step(t, {{"n": t}})
+        os.kill(os.getpid(), {int(signal.SIGKILL)})
+    """)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert len(list(elsewhere.iterdir())) == 1
+    assert [p.name for p in path.with_name("run.h5.journal").iterdir()] == ["owner.json"]
+    with pytest.warns(UnfinishedRunWarning), simlab.open_run(path) as ds:
+        assert ds.n.values.tolist() == list(range(100))
+    simlab.repair(path)
+    assert list(elsewhere.iterdir()) == []
+    with simlab.HDF5Logger(path, mode="a", journal_dir=elsewhere) as log:
+        log.log_env_step(0, {"n": 0})
+    assert sorted(os.listdir(tmp_path)) == ["run.h5", "scratch"]
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_without_a_journal_the_last_window_is_lost_and_nothing_else(path: Path) -> None:
+    done = run(f"""
+        import os, simlab
+        log = simlab.HDF5Logger({str(path)!r}, durability="none")
+        for t in range(300):
+            log.log_env_step(t, {{"n": t}})
+        log.flush()
+        log.log_env_step(300, {{"n": 300}})
+        os.kill(os.getpid(), {int(signal.SIGKILL)})
+    """)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    with pytest.warns(UnfinishedRunWarning, match="300 rows"), simlab.open_run(path) as ds:
+        assert ds.n.values.tolist() == list(range(300))
+
+
+def test_fsync_syncs_by_time_and_by_steps(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(Journal, "sync", lambda self: synced.append(1))
+    with simlab.HDF5Logger(path, durability="fsync", fsync_seconds=1000, fsync_steps=10) as log:
+        for t in range(95):
+            log.log_env_step(t, {"n": t})
+        assert len(synced) == 9
+    synced.clear()
+    with simlab.HDF5Logger(path, mode="w", durability="fsync", fsync_seconds=0.05) as log:
+        log.log_env_step(0, {"n": 0})
+        for _ in range(200):
+            if synced:
+                break
+            threading.Event().wait(0.02)
+        assert synced
+    for wrong in ({"durability": "much"}, {"fsync_seconds": 0}, {"fsync_steps": 0.5}):
+        with pytest.raises(InputError):
+            simlab.HDF5Logger(path, mode="w", **wrong)  # type: ignore[arg-type]
+
+
+def test_a_second_writer_is_told_who_the_first_one_is(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_env_step(0, {"n": 0})
+        for mode in ("w", "a"):
+            with pytest.raises(RunInUseError, match="a logger of this process"):
+                simlab.HDF5Logger(path, mode=mode)  # type: ignore[arg-type]
+        done = run(f"import simlab; simlab.HDF5Logger({str(path)!r}, mode='a')")
+        assert f"is being recorded by process {os.getpid()}" in done.stderr
+        log.log_env_step(1, {"n": 1})
+    with simlab.open_run(path) as ds:
+        assert ds.n.values.tolist() == [0, 1]
