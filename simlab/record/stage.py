@@ -24,6 +24,7 @@ from simlab.staging.jobs import Job
 from simlab.staging.lanes import Lanes
 from simlab.staging.records import Lane
 from simlab.staging.windows import Window
+from simlab.storage.chunking import power_of_two_below
 from simlab.storage.journal import Journal
 
 NOWHERE: Final = float("nan")
@@ -139,8 +140,7 @@ class Stage:
 
     def make_room(self) -> None:
         """Send the window off if it is full."""
-        window = self.newest
-        count = window.count
+        window, count = self.newest, self.newest.count
         if self.span is None and count and not count & (count - 1) and count >= fitting_rows(window.row_bytes()):
             self.span = count
         if count >= self._limit() or self._is_large():
@@ -157,8 +157,9 @@ class Stage:
 
     def _is_large(self) -> bool:
         """Whether the window leaves early: more, or larger, agents came than when its length was decided."""
-        window = self.newest
-        return window.count > 0 and window.count * window.row_bytes() >= LARGEST_WINDOW_BYTES
+        window, row_bytes = self.newest, self.newest.row_bytes()
+        rows = power_of_two_below(LARGEST_WINDOW_BYTES / max(1, row_bytes))
+        return window.count > 0 and rows < window.capacity and not (window.first + window.count) % rows
 
     def rotate(self) -> None:
         """Send the newest window off and go on in another one."""

@@ -6,7 +6,7 @@ The one loss that is allowed is the rounding of a float to a shorter float, as n
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -79,6 +79,10 @@ def cast(values: Array, dtype: np.dtype[Any], subject: Subject) -> Array:
     return _to_float(values, dtype, subject)
 
 
+LONGEST_TEXT: Final = 1 << 16
+"""Bytes of one text. All agents of a kind are given room for the longest, so that one long text is paid for many times."""
+
+
 def encode(values: Array, subject: Subject) -> Array:
     r"""Return an array of text as UTF-8 bytes, dtype ``S<n>``.
 
@@ -99,6 +103,11 @@ def encode(values: Array, subject: Subject) -> Array:
         raise ValueMismatchError(f"{subject()} {surrogate(error)}") from None
     if not encoded.itemsize:
         return encoded.astype("S1")
+    if encoded.itemsize > LONGEST_TEXT:
+        raise ValueMismatchError(
+            f"{subject()} is text of {encoded.itemsize:,} bytes; a step holds texts of up to {LONGEST_TEXT:,}. "
+            "Split it over steps or variables, or keep it with attach()."
+        )
     # numpy pads with NUL, so only a NUL before another character can be seen here; `take` looks at each str.
     letters = np.ascontiguousarray(encoded).reshape(-1).view(np.uint8).reshape(-1, encoded.itemsize)
     if ((letters[:, :-1] == 0) & (letters[:, 1:] != 0)).any():

@@ -10,7 +10,7 @@ import numpy as np
 
 from simlab.conventions import REWARDS
 from simlab.errors import ValueMismatchError
-from simlab.schema.casts import KIND_WORDS, Array, cast, dtype_word, encode
+from simlab.schema.casts import KIND_WORDS, LONGEST_TEXT, Array, cast, dtype_word, encode
 from simlab.schema.intake import is_weak, take
 from simlab.schema.variable import Variable
 
@@ -180,7 +180,7 @@ def _quick(value: Any, kind: type, dtype: np.dtype[Any], shape: tuple[int, ...])
         return None
     if kind is bool and dtype.kind == "b":
         return np.array(value)
-    if kind is str and dtype.kind == "S" and value.isascii() and "\0" not in value:
+    if kind is str and dtype.kind == "S" and len(value) <= LONGEST_TEXT and value.isascii() and "\0" not in value:
         return np.array(value.encode())
     return None
 

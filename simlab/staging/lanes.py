@@ -151,6 +151,15 @@ class Lanes:
         self.agents.clear()
         self._slots.clear()
         self._counter[0] = 0
+        self._narrow()
+
+    def _narrow(self) -> None:
+        """Give up room for long texts where it is much: the next rows may have none."""
+        layout = self._layout
+        texts = [i for i, dtype in layout.dtypes.items() if dtype.kind == "S" and dtype.itemsize > TEXT_BLOCK]
+        if texts and self.capacity * self.rows * layout.size > _LARGE:
+            narrow = Layout(self._variables, layout.dtypes | dict.fromkeys(texts, np.dtype(f"S{TEXT_BLOCK}")))
+            self._arrange(narrow, self._variables, self.capacity, self._fitting(self.capacity, narrow.size), len(self.words))
 
     def slot(self, agent: int) -> int:
         """Return the slot of an agent, which is made where it has none."""

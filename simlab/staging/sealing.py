@@ -115,9 +115,22 @@ class Chunk:
             period = math.prod(block.shape[len(self.offset) :])
             return [(column, (*self.offset, *(0,) * own), column.compression.encode(block, period))]
         return [
-            (column, (*self.offset, *(0,) * (own - 1), start), column.compression.encode(block[..., start : start + TEXT_BLOCK]))
-            for start in range(0, block.shape[-1], TEXT_BLOCK)
+            (column, (*self.offset, *(0,) * (own - 1), start), column.compression.encode(piece)) for start, piece in _pieces_of_text(block)
         ]
+
+
+def _pieces_of_text(block: Array) -> Iterator[tuple[int, Array]]:
+    """Yield a chunk of text in pieces along its characters; a few long texts do not make the others be looked at again and again."""
+    width = block.shape[-1]
+    lengths = np.char.str_len(np.ascontiguousarray(block).view(f"S{width}").reshape(block.shape[:-1]))
+    for start in range(0, width, TEXT_BLOCK):
+        there = np.nonzero(lengths > start)
+        if there[0].size > lengths.size // 8:
+            yield start, block[..., start : start + TEXT_BLOCK]
+        else:
+            piece = np.zeros((*block.shape[:-1], TEXT_BLOCK), block.dtype)
+            piece[there] = block[..., start : start + TEXT_BLOCK][there]
+            yield start, piece
 
 
 def encode_batch(batch: list[Chunk]) -> list[Encoded]:
