@@ -1,4 +1,4 @@
-"""Rows that are wider than those before them: long texts, agents with pictures that appear late. Memory stays bounded, and nothing is lost."""
+"""Rows that are wider than those before them: long texts, agents with pictures that appear late. Memory stays bounded, nothing is lost."""
 
 from __future__ import annotations
 
