@@ -35,7 +35,7 @@ ALL: Final = (*CHANGING, "openat", "close", "mmap", "munmap")
 
 _TRACEME, _CONT, _GETREGS, _SETREGS, _SYSCALL, _SETOPTIONS = 0, 7, 12, 13, 24, 0x4200
 _OPTIONS: Final = 0x1 | 0x8 | 0x80 | 0x100000  # good syscall stops, threads too, seccomp, and no tracee outlives its tracer
-_EVENT_SECCOMP, _WALL = 7, 0x40000000
+_EVENT_SECCOMP, _WALL, _PAGE = 7, 0x40000000, 4096
 _RDX, _RSI, _RDI, _NR = 12, 13, 14, 15
 
 
@@ -106,6 +106,17 @@ class Call:
         except OSError:
             return ""
 
+    def position(self) -> int:
+        """Return where the file that it is about is written next."""
+        try:
+            with open(f"/proc/{self.pid}/fdinfo/{self.registers[_RDI]}") as told:
+                lines = dict(line.split(":", 1) for line in told.read().splitlines() if ":" in line)
+            if int(lines["flags"], 8) & os.O_APPEND:
+                return os.stat(f"/proc/{self.pid}/fd/{self.registers[_RDI]}").st_size
+            return int(lines["pos"])
+        except (OSError, KeyError):
+            return 0
+
     @property
     def offset(self) -> int:
         """Where it writes."""
@@ -159,6 +170,14 @@ def run_killed_after(child: Callable[[], int | None], seconds: float, limit: flo
         time.sleep(min(0.001, max(0.0, deadline - now)) if not killed else 0.0005)
 
 
+def _torn(call: Call, tear: float) -> int:
+    """Return how many bytes a write that is torn between two pages writes; 0 if it lies in one page."""
+    length = call.registers[_RDX]
+    start = call.offset if call.name == "pwrite64" else call.position()
+    pages = [end - start for end in range(-(-(start + 1) // _PAGE) * _PAGE, start + length, _PAGE)]
+    return pages[int(tear * len(pages))] if pages else 0
+
+
 def run_traced(
     child: Callable[[], int | None],
     at: int = -1,
@@ -175,7 +194,7 @@ def run_traced(
     at : int, optional
         The number of the call, from 0; -1 is never.
     tear : float, optional
-        If the call writes, have it write that part of its bytes, and kill the process then.
+        If the call writes, have it write that part of its pages, and kill the process then. A kill tears a write between pages only.
     names : tuple of str, optional
         Calls that count.
     see : callable, optional
@@ -218,8 +237,9 @@ def run_traced(
                     see(Call(calls, pid, by_number.get(registers[_NR], "?"), registers))
             if calls == at:
                 writes = registers and by_number.get(registers[_NR]) in ("write", "pwrite64") and registers[_RDX] > 1
-                if tear is not None and writes:
-                    registers[_RDX] = max(1, int(registers[_RDX] * tear))
+                part = _torn(Call(calls, pid, by_number[registers[_NR]], registers), tear) if tear is not None and writes else 0
+                if part:
+                    registers[_RDX] = part
                     _ptrace(_SETREGS, pid, ctypes.create_string_buffer(struct.pack("27Q", *registers), 27 * 8))
                     torn, how = pid, _SYSCALL
                 else:

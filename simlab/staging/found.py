@@ -168,6 +168,8 @@ def _grow(found: Found, population: str | None, at: int, new: list[Variable]) ->
     """Add variables at their places. What was told there before and is another one belongs to a call that was refused in the end."""
     schema = found.schema
     known = schema.environment if population is None else schema.variables(population)
+    if at > len(known):
+        raise ValueError(f"{', '.join(v.name for v in new)}: variables before them are missing")
     if list(known[at : at + len(new)]) == new:
         return
     found.schema = (schema.cut(population, at) if len(known) > at else schema).extended(new, population)

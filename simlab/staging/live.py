@@ -12,6 +12,7 @@ from simlab.schema import INHERIT, Schema
 from simlab.staging.found import Found, copy_journal, read_journal
 from simlab.staging.recovery import open_unfinished
 from simlab.staging.replay import journal_of, replay, schema_of
+from simlab.staging.screening import screen
 from simlab.storage.codec import Compression
 from simlab.storage.joining import MemorySource, Tail
 from simlab.storage.lock import owner_of
@@ -44,6 +45,7 @@ class Unfinished:
         if not simulation or simulation not in file:
             return file, None
         found = read_journal(copied, schema_of(file, simulation))
+        screen(found, lambda population: SimulationStore.agents_below(file[simulation], population))
         return file, _tail(path, found, simulation)
 
     def file(self, path: Path) -> Any:

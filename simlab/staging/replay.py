@@ -15,6 +15,7 @@ from simlab.staging.committing import Committer
 from simlab.staging.encoders import Encoders
 from simlab.staging.found import Found, copy_journal, read_journal
 from simlab.staging.jobs import Job
+from simlab.staging.screening import screen
 from simlab.storage.codec import Compression
 from simlab.storage.diagnose import explain
 from simlab.storage.journal import Journal
@@ -64,7 +65,9 @@ def whole(path: Path, folder: Path, end_episode: bool = True) -> tuple[WritableF
         simulation = found.simulation or simulation
         if simulation and file.has(f"/{simulation}"):
             found.simulation = simulation
-            replay(found, SimulationStore(file, f"/{simulation}", Compression("gzip")), end_episode)
+            store = SimulationStore(file, f"/{simulation}", Compression("gzip"))
+            screen(found, store.agents_of, store.rows)
+            replay(found, store, end_episode)
     return file, overlay, found
 
 
