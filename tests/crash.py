@@ -26,7 +26,7 @@ import numpy as np
 import simlab
 from simlab.errors import UnfinishedRunWarning
 from tests.killing import ALL, CHANGING, can_trace, fork, run_killed_after, run_traced
-from tests.recorded import SECOND, Step, compare, expected, record, script
+from tests.recorded import Step, compare, expected, record, script
 
 LIMIT: Final = 60.0
 WINDOW: Final = 8
@@ -170,9 +170,7 @@ def one_kill(folder: Path, seed: int, how: str, place: float, steps: int, tally:
         return 0
 
     if how == "time":
-        began = time.monotonic()
         run_killed_after(write, place * _usual(steps, window))
-        del began
     else:
         names = ALL if how == "call" else CHANGING
         total = _calls_of(seed, steps, window, names, options)
@@ -183,10 +181,10 @@ def one_kill(folder: Path, seed: int, how: str, place: float, steps: int, tally:
     if not path.exists():
         if returned[0]:
             raise Violation(f"{here}: there is no file")
-    elif how:
+    else:
         done = int(returned[0])
         tally.values += int(apart(lambda: look(path, calls, done), here))
-        if dice.random() < 0.6:
+        if dice.random() < 0.7:
             if dice.random() < 0.3 or not can_trace():
                 run_killed_after(lambda: repair(path), float(dice.random()) * 0.5)
             else:
@@ -197,6 +195,8 @@ def one_kill(folder: Path, seed: int, how: str, place: float, steps: int, tally:
         if apart(lambda: repair(path), f"{here}; repair") != "0":
             raise Violation(f"{here}: gaps are told after a kill")
         tally.values += int(apart(lambda: look_at_the_repaired(path, calls, done), f"{here}; after the repair"))
+    if dice.random() < 0.8:
+        return
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
     again = counter()
@@ -286,5 +286,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    assert SECOND
     sys.exit(main())

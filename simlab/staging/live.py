@@ -11,7 +11,7 @@ from simlab.errors import RunInUseError
 from simlab.schema import INHERIT, Schema
 from simlab.staging.found import Found, copy_journal, read_journal
 from simlab.staging.recovery import open_unfinished
-from simlab.staging.replay import journal_of, replay, schema_of
+from simlab.staging.replay import journal_of, replay, schema_of, simulation_of
 from simlab.staging.screening import screen
 from simlab.storage.codec import Compression
 from simlab.storage.joining import MemorySource, Tail
@@ -41,7 +41,7 @@ class Unfinished:
         file = self.file(path)
         if copied is None:
             return file, None
-        simulation = next((str(m.head.get("simulation", "")) for m in copied.maps), owner.simulation if owner is not None else "")
+        simulation = simulation_of(copied, owner)
         if not simulation or simulation not in file:
             return file, None
         found = read_journal(copied, schema_of(file, simulation))

@@ -13,7 +13,7 @@ from simlab.schema import Schema
 from simlab.schema.keeping import schema_from_json, schema_to_json
 from simlab.staging.committing import Committer
 from simlab.staging.encoders import Encoders
-from simlab.staging.found import Found, copy_journal, read_journal
+from simlab.staging.found import Copied, Found, copy_journal, read_journal
 from simlab.staging.jobs import Job
 from simlab.staging.screening import screen
 from simlab.storage.codec import Compression
@@ -60,15 +60,21 @@ def whole(path: Path, folder: Path, end_episode: bool = True) -> tuple[WritableF
     journal = journal_of(folder, owner)
     found = Found(Schema())
     if journal.is_dir():
-        simulation = owner.simulation if owner is not None else ""
-        found = read_journal(copy_journal(journal), schema_of(file.file, simulation))
-        simulation = found.simulation or simulation
+        copied = copy_journal(journal)
+        simulation = simulation_of(copied, owner)
+        found = read_journal(copied, schema_of(file.file, simulation))
         if simulation and file.has(f"/{simulation}"):
             found.simulation = simulation
             store = SimulationStore(file, f"/{simulation}", Compression("gzip"))
             screen(found, store.agents_of, store.rows)
             replay(found, store, end_episode)
     return file, overlay, found
+
+
+def simulation_of(copied: Copied, owner: Owner | None) -> str:
+    """Return whose rows a journal keeps; "" if nothing tells."""
+    told = owner.simulation if owner is not None else ""
+    return next((text for m in copied.maps if (text := str(m.head.get("simulation", "")))), told)
 
 
 def schema_of(file: Any, simulation: str) -> Schema:

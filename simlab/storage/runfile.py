@@ -96,6 +96,8 @@ class RunFile(WritableFile):
         add = exists and mode == "a" and path.stat().st_size > 0
         if not exists:
             _put_aside(path)
+        if shutil.disk_usage(path.parent).free < _LEAST_SPACE:
+            raise StorageError(f"{path} cannot be made: less than 1 MiB is free in {path.parent}. Make room first.")
         try:
             self.lock = WriterLock(path)
         except RunInUseError:
@@ -103,9 +105,8 @@ class RunFile(WritableFile):
         except OSError as e:
             raise _refused(path, "made", e) from e
         try:
+            self.lock.tell("", None)  # what was recorded before has nothing to do with this file
             clear_folder(self.lock.folder)
-            if shutil.disk_usage(path.parent).free < _LEAST_SPACE:
-                raise StorageError(f"{path} cannot be made: less than 1 MiB is free in {path.parent}. Make room first.")
             if add:
                 _check_format(path)
             super().__init__(path, self.lock.folder, None if add else Overlay(None), sync)
