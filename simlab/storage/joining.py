@@ -201,7 +201,7 @@ def _parts(base: StoredVariable | None, tail: StoredVariable) -> tuple[int, int]
     if not tail.shape[0]:
         return n, n
     unwritten = int(np.argmax(tail.read() != 0)) if tail.read().any() else tail.shape[0]
-    return min(n, unwritten), tail.shape[0]
+    return min(n, unwritten), max(n, tail.shape[0])
 
 
 def _join_population(base: PopulationContents | None, tail: PopulationContents | None, split: int, rows: int) -> PopulationContents:
