@@ -6,6 +6,7 @@ import argparse
 import collections
 import contextlib
 import datetime
+import importlib
 import io
 import mmap
 import os
@@ -27,6 +28,10 @@ import simlab
 from simlab.errors import UnfinishedRunWarning
 from tests.killing import ALL, CHANGING, can_trace, fork, run_killed_after, run_traced
 from tests.recorded import Step, compare, expected, record, script
+
+# What children need is loaded here, once, and not in each of them.
+for _module in ("read.runs", "read.accessor", "staging.recovery", "record.logger"):
+    importlib.import_module(f"simlab.{_module}")
 
 LIMIT: Final = 60.0
 WINDOW: Final = 8

@@ -100,6 +100,9 @@ def copy_journal(folder: Path) -> Copied:
         now = {m.name: _sequence(m) for m in read_maps(folder, only=CLOCK)[0]}
         if all(_sequence(m) == now.get(m.name) for m in maps if m.name.endswith(CLOCK)):
             break
+    else:  # the writer is quicker than this: what was used anew meanwhile is in the file, or read the next time
+        changed = {m.head["window"] for m in maps if m.name.endswith(CLOCK) and _sequence(m) != now.get(m.name)}
+        maps = [m for m in maps if m.head.get("window") not in changed]
     return Copied(maps, list(read_events(folder)), broken)
 
 

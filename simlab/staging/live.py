@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from simlab.conventions import COMMITTED
 from simlab.errors import RunInUseError
 from simlab.schema import INHERIT, Schema
 from simlab.staging.found import Found, copy_journal, read_journal
@@ -46,7 +47,13 @@ class Unfinished:
             return file, None
         found = read_journal(copied, schema_of(file, simulation))
         screen(found, lambda population: SimulationStore.agents_below(file[simulation], population))
-        return file, _tail(path, found, simulation)
+        tail = _tail(path, found, simulation)
+        if tail is None:
+            # What HDF5 remembers of a file may be older than the number of rows that it reads then: so that number first, and a new handle.
+            rows = int(file[simulation][COMMITTED][()])
+            file.close()
+            file, tail = self.file(path), Tail(None, simulation, rows, rows)
+        return file, tail
 
     def file(self, path: Path) -> Any:
         """Return the file of a writer that lives as it is now; for some milliseconds now and then it does not open."""

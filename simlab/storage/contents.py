@@ -154,8 +154,8 @@ class RunContents:
     coordinates: dict[str, StoredVariable] = field(default_factory=dict)
 
 
-def read_stored(source: RunSource, simulation: str) -> RunContents:
-    """Return what a simulation holds in its file.
+def read_stored(source: RunSource, simulation: str, most: int | None = None) -> RunContents:
+    """Return what a simulation holds in its file, up to `most` rows.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def read_stored(source: RunSource, simulation: str) -> RunContents:
     if missing:
         lacking = ", ".join(missing)
         raise FormatError(f"Simulation {simulation!r} of {source.path!r} lacks {lacking}: it is damaged, or not written by simlab.")
-    rows = max(0, min(int(found[COMMITTED][()]), *(found[n].shape[0] for n in (TIME, STEP, EPISODE))))
+    rows = max(0, min(int(found[COMMITTED][()]) if most is None else most, *(found[n].shape[0] for n in (TIME, STEP, EPISODE))))
     contents = RunContents(
         source, simulation, read_attributes(group), read_attributes(source.file()), rows,
         COMPLETE in found and bool(found[COMPLETE][()]),

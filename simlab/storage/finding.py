@@ -41,7 +41,7 @@ def find_simulations(source: RunSource | str) -> list[str]:
             return find_simulations(opened)
         finally:
             opened.close()
-    return sorted(simulations_below(source.file()), key=natural_key)
+    return source.persistently(lambda: sorted(simulations_below(source.file()), key=natural_key))
 
 
 def simulations_below(group: h5py.Group, path: str = "", depth: int = 0) -> Iterator[str]:
@@ -56,6 +56,11 @@ def simulations_below(group: h5py.Group, path: str = "", depth: int = 0) -> Iter
 
 def _is_simulation(group: h5py.Group) -> bool:
     return group.get(COMMITTED, getclass=True) is h5py.Dataset and group[COMMITTED].shape == ()
+
+
+def _holds(file: h5py.File, name: str) -> bool:
+    found = file.get(name)
+    return isinstance(found, h5py.Group) and _is_simulation(found)
 
 
 def groups_below(group: h5py.Group) -> list[str]:
@@ -91,7 +96,7 @@ def select_simulation(source: RunSource, simulation: str | None) -> str:
         if not isinstance(simulation, str):
             raise InputError(f"simulation={simulation!r} is no name. Give the name of a simulation, such as 'simulation_0001'.")
         wanted = simulation.strip("/")
-        if wanted and isinstance(source.file().get(wanted), h5py.Group) and _is_simulation(source.file()[wanted]):
+        if wanted and source.persistently(lambda: _holds(source.file(), wanted)):
             return wanted
     names = find_simulations(source)
     if not names:

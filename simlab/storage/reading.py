@@ -142,6 +142,8 @@ class StoredVariable:
     def _fill_in(self, result: Array, axes: list[AxisSelection], chunks: tuple[int, ...]) -> None:
         try:
             dataset = self.source.dataset(self.path)
+            if dataset.dtype != self.stored or dataset.chunks != self.chunks:
+                raise StateError(f"{self.path!r} in {self.source.path!r} was made anew after this Dataset was opened. Open the run again.")
             if self.chunks is not None and self.filters in _DIRECT and self.stored.kind in "iufS":
                 self._read_direct(dataset, result, axes, chunks)
             else:
