@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import dataclasses
 import datetime
 import importlib
 import io
+import json
 import mmap
 import os
 import shutil
@@ -46,7 +48,7 @@ class Violation(AssertionError):
 class Tally:
     """What was done."""
 
-    kills: dict[str, int] = field(default_factory=collections.Counter)
+    kills: collections.Counter[str] = field(default_factory=collections.Counter)
     values: int = 0
     calls: int = 0
     violations: list[str] = field(default_factory=list)
@@ -264,21 +266,39 @@ def run_cases(todo: list[tuple[int, str, float]], steps: int, tally: Tally, stop
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def _share(asked: argparse.Namespace, kills: int, job: int, place: Path) -> int:
+    """Do a part of the kills, and write down what came of them."""
+    tally = Tally()
+    todo = cases(kills, asked.seed * 100 + job)
+    while todo and sum(tally.kills.values()) < kills and len(tally.violations) < 20:
+        some, todo = todo[:5], todo[5:]
+        run_cases(some, asked.steps, tally)
+        print(f"{job}: {sum(tally.kills.values())} kills, {len(tally.violations)} violations", file=sys.stderr)
+    place.write_text(json.dumps(dataclasses.asdict(tally)))
+    return 0
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Kill as many times as asked for, and print what came of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=int(time.time()) % 1000)
-    parser.add_argument("--steps", type=int, default=24)
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args(arguments)
-    tally, began = Tally(), time.monotonic()
-    todo = cases(asked.kills, asked.seed)
-    n = 0
-    while todo and sum(tally.kills.values()) < asked.kills and len(tally.violations) < 20:
-        some, todo = todo[:20], todo[20:]
-        run_cases(some, asked.steps, tally)
-        n += len(some)
-        print(f"{sum(tally.kills.values())} kills, {len(tally.violations)} violations, {time.monotonic() - began:.0f} s", file=sys.stderr)
+    began = time.monotonic()
+    share = -(-asked.kills // asked.jobs)
+    with tempfile.TemporaryDirectory() as name:
+        work = {fork(lambda j=j: _share(asked, share, j, Path(name) / f"{j}.json")): j for j in range(asked.jobs)}
+        for pid in work:
+            os.waitpid(pid, 0)
+        tally = Tally()
+        for job in work.values():
+            told = json.loads((Path(name) / f"{job}.json").read_text())
+            tally.kills.update(told["kills"])
+            tally.calls, tally.values = tally.calls + told["calls"], tally.values + told["values"]
+            tally.violations += told["violations"]
+    print(f"{time.monotonic() - began:.0f} s", file=sys.stderr)
     for violation in tally.violations:
         print(violation)
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.kills.items()))
