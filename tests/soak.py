@@ -49,12 +49,7 @@ def write(path: Path, life: int, progress: Any, pace: float) -> int:
     with warnings.catch_warnings(), small_windows(32 if life % 2 else None):
         warnings.simplefilter("ignore")
         options: dict[str, Any] = {"simulation": f"life_{life:04d}", "compression": None if life % 3 == 2 else "gzip"}
-        for _ in range(500):
-            try:
-                log = simlab.HDF5Logger(path, mode="a", **options)
-                break
-            except RunInUseError:  # a reader has the file open that was repaired just now
-                time.sleep(0.02)
+        log = simlab.HDF5Logger(path, mode="a", **options)
         progress[0], progress[1] = life, 0
         row = 0
         while True:

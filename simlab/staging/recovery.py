@@ -16,7 +16,7 @@ from simlab.errors import FormatError, RunExistsError, RunNotFoundError, Unfinis
 from simlab.staging.replay import journal_of, whole
 from simlab.storage.diagnose import explain
 from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey
-from simlab.storage.lock import WriterLock, owner_of, sidecar
+from simlab.storage.lock import WriterLock, clear_folder, owner_of, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.overlay import Overlay
 from simlab.storage.redo import NAME, apply_redo, redo_onto, write_redo
@@ -148,7 +148,7 @@ def is_unfinished(path: Path) -> bool:
         return False
 
 
-def recover(source: Path, target: Path, finish: bool = True) -> Repair:
+def recover(source: Path, target: Path, finish: bool = True, lock: WriterLock | None = None) -> Repair:
     """Put together what a dead writer left; see `repair`.
 
     Parameters
@@ -157,8 +157,10 @@ def recover(source: Path, target: Path, finish: bool = True) -> Repair:
         The run file and where the result goes, which may be the same.
     finish : bool, optional
         Whether its simulations are marked as complete; False where the run is to go on.
+    lock : WriterLock, optional
+        The right to write, of who goes on with the run at once: nobody comes in between.
     """
-    with _right_to_write(source, in_place=source == target) as folder:
+    with _right_to_write(source, in_place=source == target, lock=lock) as folder:
         before = _rows_in_file(source, folder)
         file, overlay, found = whole(source, folder, end_episode=finish)
         told = Repair(target, False, gaps=found.gaps, begun=found.begun)
@@ -182,7 +184,7 @@ def recover(source: Path, target: Path, finish: bool = True) -> Repair:
 
 
 @contextlib.contextmanager
-def _right_to_write(source: Path, in_place: bool) -> Iterator[Path]:
+def _right_to_write(source: Path, in_place: bool, lock: WriterLock | None = None) -> Iterator[Path]:
     """Take the right to write a run whose writer is dead; afterwards its folder is gone, if the work was done."""
     owner = owner_of(sidecar(source))
     if not in_place:  # the run is only read
@@ -190,9 +192,8 @@ def _right_to_write(source: Path, in_place: bool) -> Iterator[Path]:
             WriterLock(source)  # says who it is
         yield sidecar(source)
         return
-    lock = WriterLock(source)
-    if owner is not None:
-        lock.tell(owner.simulation, Path(owner.journal) if owner.journal else None)
+    is_kept, lock = lock is not None, lock or WriterLock(source)
+    owner = owner_of(lock.folder)  # with what the dead one told
     try:
         yield lock.folder
     except BaseException:
@@ -201,7 +202,11 @@ def _right_to_write(source: Path, in_place: bool) -> Iterator[Path]:
     elsewhere = journal_of(lock.folder, owner)
     if elsewhere != lock.folder:
         shutil.rmtree(elsewhere, ignore_errors=True)
-    lock.release()
+    if is_kept:
+        clear_folder(lock.folder)
+        lock.tell("", None)
+    else:
+        lock.release()
 
 
 def _rows_in_file(source: Path, folder: Path) -> dict[str, int]:

@@ -167,10 +167,13 @@ class WriterLock:
         work.write_text(json.dumps(self._told), encoding="utf-8")
         os.replace(work, self.folder / OWNER)
 
+    def _is_mine(self) -> bool:
+        owner, pid = owner_of(self.folder), self._told["pid"]
+        return owner is not None and (owner.pid, owner.born) == (pid, self._told["born"]) and pid in (0, os.getpid())
+
     def beat(self) -> bool:
         """Show that the writer lives, and say whether the run is still its own."""
-        owner = owner_of(self.folder)
-        if owner is None or (owner.pid, owner.born) != (os.getpid(), self._told["born"]):
+        if not self._is_mine():
             return False
         with contextlib.suppress(OSError):
             os.utime(self.folder / OWNER)
@@ -182,8 +185,9 @@ class WriterLock:
         self.tell(self._told["simulation"], Path(self._told["journal"]) if self._told["journal"] else None)
 
     def release(self) -> None:
-        """Remove the folder with everything in it."""
-        remove_folder(self.folder)
+        """Remove the folder with everything in it, if it is still this writer's."""
+        if self._is_mine():
+            remove_folder(self.folder)
 
 
 def clear_folder(folder: Path) -> None:
