@@ -256,6 +256,7 @@ def run_cases(todo: list[tuple[int, str, float]], steps: int, tally: Tally, stop
             one_kill(folder, seed, how, place, steps, tally, **options)
         except Violation as e:
             tally.violations.append(str(e))
+            print(e, file=sys.stderr)
             if len(tally.violations) >= stop_at:
                 return
             keep = os.environ.get("SIMLAB_KEEP_CRASHES")

@@ -15,7 +15,7 @@ from simlab.conventions import EPISODE, STEP
 from simlab.errors import FormatError, RunExistsError, RunNotFoundError, UnfinishedRunWarning, users_frame
 from simlab.staging.replay import journal_of, whole
 from simlab.storage.diagnose import explain
-from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey
+from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey, told_damaged
 from simlab.storage.lock import WriterLock, clear_folder, owner_of, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.overlay import Overlay
@@ -165,13 +165,14 @@ def recover(source: Path, target: Path, finish: bool = True, lock: WriterLock | 
         file, overlay, found = whole(source, folder, end_episode=finish)
         told = Repair(target, False, gaps=found.gaps, begun=found.begun)
         try:
-            survey(file.file, told)
-            told.recovered = {name: rows - before.get(name, 0) for name, rows in told.rows.items() if rows > before.get(name, 0)}
-            for name in told.rows:
-                if finish:
-                    finish_simulation(file.file[name])
-            note_repair(file.file)
-            file.file.close()
+            with told_damaged(source):
+                survey(file.file, told)
+                told.recovered = {name: rows - before.get(name, 0) for name, rows in told.rows.items() if rows > before.get(name, 0)}
+                for name in told.rows:
+                    if finish:
+                        finish_simulation(file.file[name])
+                note_repair(file.file)
+                file.file.close()
             if target == source:
                 place = write_redo(overlay, folder)
                 reserve(source, len(overlay))
@@ -236,6 +237,10 @@ def _write_copy(overlay: Overlay, source: Path, target: Path) -> None:
             os.unlink(work)
 
 
+def _newest(group: Any, rows: int) -> str:
+    return f"it goes up to step {group[STEP][rows - 1]} of episode {group[EPISODE][rows - 1]}"
+
+
 def open_unfinished(path: Path, folder: Path) -> Any:
     """Open a run whose writer died, with every row that was logged; nothing is written. Tell once how far it goes.
 
@@ -247,10 +252,10 @@ def open_unfinished(path: Path, folder: Path) -> Any:
     file, _, found = whole(path, folder)
     try:
         told = Repair(path, False, gaps=found.gaps)
-        survey(file.file, told)
-        last = found.simulation or next(reversed(told.rows), "")
-        step = file.file[last][STEP][told.rows[last] - 1] if told.rows.get(last) else None
-        upto = "it has no rows" if step is None else f"it goes up to step {step} of episode {file.file[last][EPISODE][told.rows[last] - 1]}"
+        with told_damaged(path):
+            survey(file.file, told)
+            last = found.simulation or next(reversed(told.rows), "")
+            upto = _newest(file.file[last], told.rows[last]) if told.rows.get(last) else "it has no rows"
         lost = f" Lost: {'; '.join(found.gaps)}." if found.gaps else ""
         warnings.warn(
             f"{path}: simulation {last!r} did not finish; {upto} ({told.rows.get(last, 0):,} rows).{lost} "

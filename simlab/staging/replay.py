@@ -5,10 +5,11 @@ Everything in a journal says where it belongs (rows, places, numbers of episodes
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import FormatError, SimlabError
+from simlab.errors import SimlabError
 from simlab.schema import Schema
 from simlab.schema.keeping import schema_from_json, schema_to_json
 from simlab.staging.committing import Committer
@@ -17,7 +18,7 @@ from simlab.staging.found import Copied, Found, copy_journal, read_journal
 from simlab.staging.jobs import Job
 from simlab.staging.screening import screen
 from simlab.storage.codec import Compression
-from simlab.storage.diagnose import explain
+from simlab.storage.finishing import told_damaged
 from simlab.storage.journal import Journal
 from simlab.storage.lock import Owner, owner_of
 from simlab.storage.overlay import Overlay
@@ -50,25 +51,39 @@ def whole(path: Path, folder: Path, end_episode: bool = True) -> tuple[WritableF
         If HDF5 cannot read the file.
     """
     overlay = Overlay(path, mend=True)
-    redo_onto(overlay, folder / NAME)
     try:
-        file = WritableFile(path, None, overlay)
-    except (OSError, RuntimeError) as e:
+        with told_damaged(path):
+            redo_onto(overlay, folder / NAME)
+            file = WritableFile(path, None, overlay)
+    except BaseException:
         overlay.close()
-        raise FormatError(explain(path) or f"{path} is damaged: HDF5 cannot read it ({e}).") from e
+        raise
+    try:
+        with told_damaged(path):
+            return file, overlay, _replayed(file, folder, end_episode)
+    except BaseException:
+        with contextlib.suppress(OSError, RuntimeError):
+            file.close()
+        raise
+
+
+def _replayed(file: WritableFile, folder: Path, end_episode: bool) -> Found:
+    """Put the journal of a file in memory, if there is one, into it, and return what it held."""
     owner = owner_of(folder)
     journal = journal_of(folder, owner)
-    found = Found(Schema())
-    if journal.is_dir():
-        copied = copy_journal(journal)
-        simulation = simulation_of(copied, owner)
-        found = read_journal(copied, schema_of(file.file, simulation))
-        if simulation and file.has(f"/{simulation}"):
-            found.simulation = simulation
-            store = SimulationStore(file, f"/{simulation}", Compression("gzip"))
-            screen(found, store.agents_of, store.rows)
-            replay(found, store, end_episode)
-    return file, overlay, found
+    if not journal.is_dir():
+        return Found(Schema())
+    copied = copy_journal(journal)
+    simulation = simulation_of(copied, owner)
+    found = read_journal(copied, schema_of(file.file, simulation))
+    if simulation and file.has(f"/{simulation}"):
+        found.simulation = simulation
+        store = SimulationStore(file, f"/{simulation}", Compression("gzip"))
+        screen(found, store.agents_of, store.rows)
+        replay(found, store, end_episode)
+    elif found.windows:
+        found.gaps.append(f"the journal of simulation {simulation!r}, which the file does not hold")
+    return found
 
 
 def simulation_of(copied: Copied, owner: Owner | None) -> str:
