@@ -148,8 +148,8 @@ class HDF5Logger(LogCalls):
         check_simulation_name(simulation)  # before a file that is there is replaced
         rule = Durability.checked(durability, fsync_seconds, fsync_steps, journal_dir)
         after = checked_resume(resume, mode)
-        repair = settle(self.path, finish=after is False) if mode == "a" else None
-        self._file = RunFile(self.path, mode, __version__, sync=rule.sync)
+        repair, lock = settle(self.path, finish=after is False) if mode == "a" else (None, None)
+        self._file = RunFile(self.path, mode, __version__, rule.sync, lock)
         try:
             left = None
             if after is not False:

@@ -13,8 +13,10 @@ from simlab.record.stage import Stage
 from simlab.schema import Schema
 from simlab.staging.recovery import Repair, is_unfinished, recover
 from simlab.storage.codec import Compression
+from simlab.storage.lock import WriterLock
+from simlab.storage.opening import close_handles
 from simlab.storage.resuming import Left, read_left, reopen
-from simlab.storage.runfile import RunFile
+from simlab.storage.runfile import RunFile, refuse_if_open_elsewhere
 from simlab.storage.simulation import SimulationStore
 
 
@@ -35,9 +37,21 @@ def checked_resume(resume: object, mode: str) -> int | bool | None:
     return None if resume is True else resume
 
 
-def settle(path: Path, finish: bool) -> Repair | None:
-    """Put together what a dead writer left at a path, before something is added to it."""
-    return recover(path, path, finish) if path.is_file() and is_unfinished(path) else None
+def settle(path: Path, finish: bool) -> tuple[Repair | None, WriterLock | None]:
+    """Put together what a dead writer left at a path, before something is added to it.
+
+    Returns
+    -------
+    Repair, WriterLock
+        What was done, and the right to write, which is kept: a reader that came in between would keep the writer out. None if
+        there was nothing to do.
+    """
+    if not (path.is_file() and is_unfinished(path)):
+        return None, None
+    close_handles(path)
+    refuse_if_open_elsewhere(path)
+    lock = WriterLock(path)
+    return recover(path, path, finish, lock), lock
 
 
 def continue_simulation(

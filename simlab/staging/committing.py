@@ -193,7 +193,9 @@ class Committer:
             if kept is None:
                 kept = column.type.from_disk(np.asarray(column.dataset[start : block.first]))
                 kept = np.char.encode(kept, "utf-8") if block.variable.is_text else kept
-            values = np.concatenate([kept[: block.first - start], values])
+            kept = kept[: block.first - start]
+            missing = block.first - start - len(kept)  # where the file is one of staged rows only, or lost some
+            values = np.concatenate([kept, np.zeros((missing, *values.shape[1:]), values.dtype), values])
         self._store.write_series_time(column, block.first, block.time)
         for row in range(0, len(values), column.rows):
             yield Chunk(column, (start + row,), values[row : row + column.rows], None, replaces=True)

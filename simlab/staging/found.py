@@ -100,6 +100,9 @@ def copy_journal(folder: Path) -> Copied:
         now = {m.name: _sequence(m) for m in read_maps(folder, only=CLOCK)[0]}
         if all(_sequence(m) == now.get(m.name) for m in maps if m.name.endswith(CLOCK)):
             break
+    else:  # the writer is quicker than this: what was used anew meanwhile is in the file, or read the next time
+        changed = {m.head["window"] for m in maps if m.name.endswith(CLOCK) and _sequence(m) != now.get(m.name)}
+        maps = [m for m in maps if m.head.get("window") not in changed]
     return Copied(maps, list(read_events(folder)), broken)
 
 
@@ -168,6 +171,8 @@ def _grow(found: Found, population: str | None, at: int, new: list[Variable]) ->
     """Add variables at their places. What was told there before and is another one belongs to a call that was refused in the end."""
     schema = found.schema
     known = schema.environment if population is None else schema.variables(population)
+    if at > len(known):
+        raise ValueError(f"{', '.join(v.name for v in new)}: variables before them are missing")
     if list(known[at : at + len(new)]) == new:
         return
     found.schema = (schema.cut(population, at) if len(known) > at else schema).extended(new, population)

@@ -138,11 +138,18 @@ class Lanes:
     def found(cls, head: Mapping[str, Any], data: Any) -> Lanes:
         """Return what a journal's file holds, to be read."""
         lanes = cls.__new__(cls)
-        counter, places, lanes.words, memory = lanes_arrays(data, head)
+        counter, places, words, memory = lanes_arrays(data, head)
+        lanes.words = [word.copy() for word in words]  # may be corrected
         lanes.rows, lanes.held, lanes.capacity, lanes.version = head["rows"], head["held"], head["capacity"], 0
-        lanes.agents = places[: int(counter[0])].tolist()
+        lanes.agents = places[: max(0, int(counter[0]))].tolist()
         lanes.cells = cells_of(memory, head)
         return lanes
+
+    def keep(self, slots: list[int]) -> None:
+        """Leave some slots only, of what was found."""
+        self.agents = [self.agents[slot] for slot in slots]
+        self.words = [word[slots] for word in self.words]
+        self.cells = {i: cells[slots] for i, cells in self.cells.items()}
 
     def reset(self) -> None:
         """Forget every row, keeping the memory."""

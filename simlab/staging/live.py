@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
+from simlab.conventions import COMMITTED
 from simlab.errors import RunInUseError
 from simlab.schema import INHERIT, Schema
 from simlab.staging.found import Found, copy_journal, read_journal
 from simlab.staging.recovery import open_unfinished
-from simlab.staging.replay import journal_of, replay, schema_of
+from simlab.staging.replay import journal_of, replay, schema_of, simulation_of
+from simlab.staging.screening import screen
 from simlab.storage.codec import Compression
 from simlab.storage.joining import MemorySource, Tail
 from simlab.storage.lock import owner_of
@@ -40,11 +42,18 @@ class Unfinished:
         file = self.file(path)
         if copied is None:
             return file, None
-        simulation = next((str(m.head.get("simulation", "")) for m in copied.maps), owner.simulation if owner is not None else "")
+        simulation = simulation_of(copied, owner.simulation if owner is not None else "")
         if not simulation or simulation not in file:
             return file, None
         found = read_journal(copied, schema_of(file, simulation))
-        return file, _tail(path, found, simulation)
+        screen(found, lambda population: SimulationStore.agents_below(file[simulation], population))
+        tail = _tail(path, found, simulation)
+        if tail is None:
+            # What HDF5 remembers of a file may be older than the number of rows that it reads then: so that number first, and a new handle.
+            rows = int(file[simulation][COMMITTED][()])
+            file.close()
+            file, tail = self.file(path), Tail(None, simulation, rows, rows)
+        return file, tail
 
     def file(self, path: Path) -> Any:
         """Return the file of a writer that lives as it is now; for some milliseconds now and then it does not open."""

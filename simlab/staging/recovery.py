@@ -15,8 +15,8 @@ from simlab.conventions import EPISODE, STEP
 from simlab.errors import FormatError, RunExistsError, RunNotFoundError, UnfinishedRunWarning, users_frame
 from simlab.staging.replay import journal_of, whole
 from simlab.storage.diagnose import explain
-from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey
-from simlab.storage.lock import WriterLock, owner_of, sidecar
+from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey, told_damaged
+from simlab.storage.lock import WriterLock, clear_folder, owner_of, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.overlay import Overlay
 from simlab.storage.redo import NAME, apply_redo, redo_onto, write_redo
@@ -148,7 +148,7 @@ def is_unfinished(path: Path) -> bool:
         return False
 
 
-def recover(source: Path, target: Path, finish: bool = True) -> Repair:
+def recover(source: Path, target: Path, finish: bool = True, lock: WriterLock | None = None) -> Repair:
     """Put together what a dead writer left; see `repair`.
 
     Parameters
@@ -157,19 +157,22 @@ def recover(source: Path, target: Path, finish: bool = True) -> Repair:
         The run file and where the result goes, which may be the same.
     finish : bool, optional
         Whether its simulations are marked as complete; False where the run is to go on.
+    lock : WriterLock, optional
+        The right to write, of who goes on with the run at once: nobody comes in between.
     """
-    with _right_to_write(source, in_place=source == target) as folder:
+    with _right_to_write(source, in_place=source == target, lock=lock) as folder:
         before = _rows_in_file(source, folder)
         file, overlay, found = whole(source, folder, end_episode=finish)
         told = Repair(target, False, gaps=found.gaps, begun=found.begun)
         try:
-            survey(file.file, told)
-            told.recovered = {name: rows - before.get(name, 0) for name, rows in told.rows.items() if rows > before.get(name, 0)}
-            for name in told.rows:
-                if finish:
-                    finish_simulation(file.file[name])
-            note_repair(file.file)
-            file.file.close()
+            with told_damaged(source):
+                survey(file.file, told)
+                told.recovered = {name: rows - before.get(name, 0) for name, rows in told.rows.items() if rows > before.get(name, 0)}
+                for name in told.rows:
+                    if finish:
+                        finish_simulation(file.file[name])
+                note_repair(file.file)
+                file.file.close()
             if target == source:
                 place = write_redo(overlay, folder)
                 reserve(source, len(overlay))
@@ -182,7 +185,7 @@ def recover(source: Path, target: Path, finish: bool = True) -> Repair:
 
 
 @contextlib.contextmanager
-def _right_to_write(source: Path, in_place: bool) -> Iterator[Path]:
+def _right_to_write(source: Path, in_place: bool, lock: WriterLock | None = None) -> Iterator[Path]:
     """Take the right to write a run whose writer is dead; afterwards its folder is gone, if the work was done."""
     owner = owner_of(sidecar(source))
     if not in_place:  # the run is only read
@@ -190,9 +193,8 @@ def _right_to_write(source: Path, in_place: bool) -> Iterator[Path]:
             WriterLock(source)  # says who it is
         yield sidecar(source)
         return
-    lock = WriterLock(source)
-    if owner is not None:
-        lock.tell(owner.simulation, Path(owner.journal) if owner.journal else None)
+    is_kept, lock = lock is not None, lock or WriterLock(source)
+    owner = owner_of(lock.folder)  # with what the dead one told
     try:
         yield lock.folder
     except BaseException:
@@ -201,7 +203,11 @@ def _right_to_write(source: Path, in_place: bool) -> Iterator[Path]:
     elsewhere = journal_of(lock.folder, owner)
     if elsewhere != lock.folder:
         shutil.rmtree(elsewhere, ignore_errors=True)
-    lock.release()
+    if is_kept:
+        clear_folder(lock.folder)
+        lock.tell("", None)
+    else:
+        lock.release()
 
 
 def _rows_in_file(source: Path, folder: Path) -> dict[str, int]:
@@ -231,6 +237,10 @@ def _write_copy(overlay: Overlay, source: Path, target: Path) -> None:
             os.unlink(work)
 
 
+def _newest(group: Any, rows: int) -> str:
+    return f"it goes up to step {group[STEP][rows - 1]} of episode {group[EPISODE][rows - 1]}"
+
+
 def open_unfinished(path: Path, folder: Path) -> Any:
     """Open a run whose writer died, with every row that was logged; nothing is written. Tell once how far it goes.
 
@@ -242,10 +252,10 @@ def open_unfinished(path: Path, folder: Path) -> Any:
     file, _, found = whole(path, folder)
     try:
         told = Repair(path, False, gaps=found.gaps)
-        survey(file.file, told)
-        last = found.simulation or next(reversed(told.rows), "")
-        step = file.file[last][STEP][told.rows[last] - 1] if told.rows.get(last) else None
-        upto = "it has no rows" if step is None else f"it goes up to step {step} of episode {file.file[last][EPISODE][told.rows[last] - 1]}"
+        with told_damaged(path):
+            survey(file.file, told)
+            last = found.simulation or next(reversed(told.rows), "")
+            upto = _newest(file.file[last], told.rows[last]) if told.rows.get(last) else "it has no rows"
         lost = f" Lost: {'; '.join(found.gaps)}." if found.gaps else ""
         warnings.warn(
             f"{path}: simulation {last!r} did not finish; {upto} ({told.rows.get(last, 0):,} rows).{lost} "

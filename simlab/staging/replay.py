@@ -5,18 +5,20 @@ Everything in a journal says where it belongs (rows, places, numbers of episodes
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
-from simlab.errors import FormatError, SimlabError
+from simlab.errors import SimlabError
 from simlab.schema import Schema
 from simlab.schema.keeping import schema_from_json, schema_to_json
 from simlab.staging.committing import Committer
 from simlab.staging.encoders import Encoders
 from simlab.staging.found import Copied, Found, copy_journal, read_journal
 from simlab.staging.jobs import Job
+from simlab.staging.screening import screen
 from simlab.storage.codec import Compression
-from simlab.storage.diagnose import explain
+from simlab.storage.finishing import told_damaged
 from simlab.storage.journal import Journal
 from simlab.storage.lock import Owner, owner_of
 from simlab.storage.overlay import Overlay
@@ -55,26 +57,47 @@ def whole(
         If HDF5 cannot read the file.
     """
     overlay = Overlay(path, mend=True)
-    if copied is None:
-        redo_onto(overlay, folder / NAME)
     try:
-        file = WritableFile(path, None, overlay)
-    except (OSError, RuntimeError) as e:
+        with told_damaged(path):
+            if copied is None:
+                redo_onto(overlay, folder / NAME)
+            file = WritableFile(path, None, overlay)
+    except BaseException:
         overlay.close()
-        raise FormatError(explain(path) or f"{path} is damaged: HDF5 cannot read it ({e}).") from e
+        raise
+    try:
+        with told_damaged(path):
+            return file, overlay, _replayed(file, folder, end_episode, copied, simulation)
+    except BaseException:
+        with contextlib.suppress(OSError, RuntimeError):
+            file.close()
+        raise
+
+
+def _replayed(file: WritableFile, folder: Path, end_episode: bool, copied: Copied | None, simulation: str) -> Found:
+    """Put the journal of a file in memory, if there is one, into it, and return what it held."""
     if copied is None:
         owner = owner_of(folder)
         journal = journal_of(folder, owner)
+        if not journal.is_dir():
+            return Found(Schema())
+        copied = copy_journal(journal)
         simulation = owner.simulation if owner is not None else ""
-        copied = copy_journal(journal) if journal.is_dir() else None
-    found = Found(Schema())
-    if copied is not None:
-        found = read_journal(copied, schema_of(file.file, simulation))
-        simulation = found.simulation or simulation
-        if simulation and file.has(f"/{simulation}"):
-            found.simulation = simulation
-            replay(found, SimulationStore(file, f"/{simulation}", Compression("gzip")), end_episode)
-    return file, overlay, found
+    simulation = simulation_of(copied, simulation)
+    found = read_journal(copied, schema_of(file.file, simulation))
+    if simulation and file.has(f"/{simulation}"):
+        found.simulation = simulation
+        store = SimulationStore(file, f"/{simulation}", Compression("gzip"))
+        screen(found, store.agents_of, store.rows)
+        replay(found, store, end_episode)
+    elif found.windows:
+        found.gaps.append(f"the journal of simulation {simulation!r}, which the file does not hold")
+    return found
+
+
+def simulation_of(copied: Copied, told: str) -> str:
+    """Return whose rows a journal keeps: as it says itself or, where it has no rows, as was told."""
+    return next((text for m in copied.maps if (text := str(m.head.get("simulation", "")))), told)
 
 
 def schema_of(file: Any, simulation: str) -> Schema:

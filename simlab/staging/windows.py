@@ -107,6 +107,10 @@ class Window:
         window.environment = lanes[None] if None in lanes else Lanes.found(none, np.zeros(128 + 8 * window.capacity, np.uint8))
         return window
 
+    def cut(self, count: int) -> None:
+        """Leave the first rows only."""
+        self._extent.count = count
+
     def reset(self, first: int, sequence: int, late: bool = False) -> None:
         """Start over at another row; windows are in the order of their sequence, from 1."""
         self.retire()

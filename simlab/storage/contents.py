@@ -56,7 +56,7 @@ _OWN_ATTRIBUTES: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
 )
 
 
-def read_stored(source: RunSource, simulation: str, *, outline: bool = False) -> RunContents:
+def read_stored(source: RunSource, simulation: str, *, outline: bool = False, most: int | None = None) -> RunContents:
     """Return what a simulation holds in its file.
 
     Parameters
@@ -67,6 +67,8 @@ def read_stored(source: RunSource, simulation: str, *, outline: bool = False) ->
         Its name.
     outline : bool, optional
         Leave out what only a reader of values needs (ids, labels, logged bits), and what is wrong with it: a third of the time.
+    most : int, optional
+        How many rows there are, where that was read before the file was opened.
 
     Raises
     ------
@@ -74,14 +76,14 @@ def read_stored(source: RunSource, simulation: str, *, outline: bool = False) ->
         If the simulation lacks what every simulation has, or is too damaged to be read.
     """
     try:
-        return _read(source, simulation, outline)
+        return _read(source, simulation, outline, most)
     except ODD as error:
         if isinstance(error, SimlabError):
             raise
         raise FormatError(f"Simulation {simulation!r} of {source.path!r} is damaged: {reason(error)}. Restore it from a copy.") from error
 
 
-def _read(source: RunSource, simulation: str, outline: bool) -> RunContents:
+def _read(source: RunSource, simulation: str, outline: bool, most: int | None) -> RunContents:
     group = source.file()[simulation]
     found = entries(group)
     gaps = list(found.gaps)
@@ -93,6 +95,8 @@ def _read(source: RunSource, simulation: str, outline: bool) -> RunContents:
         )
     complete = is_complete(found, gaps)
     rows = count_rows(found, clocks, complete, gaps)
+    if most is not None:
+        rows = max(0, min(most, *(stored.extent[0] for stored in clocks.values())))
     for name in [name for name, stored in clocks.items() if stored.shape[0] < rows]:
         gaps.append(f"{clocks.pop(name).path!r} is cut short, so it is left out")
     contents = RunContents(

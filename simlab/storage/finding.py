@@ -54,7 +54,7 @@ def find_simulations(source: RunSource | str) -> list[str]:
         finally:
             opened.close()
     try:
-        return sorted(simulations_below(source.file(), damaged=True), key=natural_key)
+        return source.persistently(lambda: sorted(simulations_below(source.file(), damaged=True), key=natural_key))
     except ODD as error:
         if isinstance(error, SimlabError):
             raise
@@ -113,7 +113,7 @@ def select_simulation(source: RunSource, simulation: str | None) -> str:
         if not isinstance(simulation, str):
             raise InputError(f"simulation={simulation!r} is no name. Give the name of a simulation, such as 'simulation_0001'.")
         wanted = simulation.strip("/")
-        if wanted and _lies_at(source.file(), wanted):
+        if wanted and source.persistently(lambda: _lies_at(source.file(), wanted)):
             return wanted
     names = find_simulations(source)
     if not names:

@@ -37,6 +37,27 @@ class Survey(Protocol):
     unreadable: dict[str, str]
 
 
+_DAMAGE = (OSError, RuntimeError, KeyError, ValueError, IndexError, TypeError, AttributeError, OverflowError, MemoryError, SystemError)
+"""What HDF5 and h5py raise on pages that do not fit together."""
+
+
+@contextlib.contextmanager
+def told_damaged(path: Path) -> Iterator[None]:
+    """Turn what HDF5 raises on a damaged file inside into an error that says so.
+
+    Raises
+    ------
+    FormatError
+        In place of it.
+    """
+    try:
+        yield
+    except SimlabError:
+        raise
+    except _DAMAGE as e:
+        raise FormatError(explain(path) or f"{path} is damaged: HDF5 cannot read a part of it ({e}).") from e
+
+
 @contextlib.contextmanager
 def open_checked(path: Path, below: Any = None) -> Iterator[h5py.File]:
     """Open a run file for reading, or another file object that stands for it.
@@ -72,7 +93,7 @@ def survey(file: h5py.File, told: Survey) -> None:
             if isinstance(obj, h5py.Dataset) and obj.size:
                 try:
                     obj[tuple(slice(-1, None) for _ in obj.shape)]
-                except (OSError, RuntimeError, ValueError) as e:
+                except _DAMAGE as e:
                     found[inner] = str(e)
 
         group.visititems(visit)

@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import atexit
 import os
+import time
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import h5py
 
 from simlab.conventions import ATTR_FORMAT, FORMAT_VERSION
-from simlab.errors import FormatError, RunInUseError, StorageError
+from simlab.errors import FormatError, RunInUseError, SimlabError, StorageError
 from simlab.storage.damage import ODD, reason
 from simlab.storage.diagnose import explain
 from simlab.storage.lock import owner_of, sidecar
 from simlab.storage.strangers import inventory
+from simlab.storage.turns import is_steady, turn
 from simlab.storage.writable import being_recorded
 
+T = TypeVar("T")
+_TRIES = 200
+_INCONSISTENT = (OSError, RuntimeError, KeyError, ValueError, IndexError, TypeError, AttributeError)
+"""What reading ends in when pages do not fit together."""
 _FORMAT_MAJOR = int(FORMAT_VERSION.split(".")[0])
 
 
@@ -37,11 +44,14 @@ class OpenFile:
         Whether the file goes on growing; the handle shows it as it was when it was opened.
     tail : object
         Of a live file: rows that are staged and not in the file yet.
+    turn : bytes
+        Of a live file: its structure's turn, see `simlab.storage.turns`.
     """
 
     file: h5py.File
     live: bool
     tail: Any = None
+    turn: bytes = b""
     holders: int = 0
     datasets: dict[str, h5py.Dataset] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
@@ -80,9 +90,33 @@ def show_unfinished_with(shows: Shows) -> None:
     _shows[:] = [shows]
 
 
-def reopened(path: str) -> h5py.File:
-    """Return another handle of the file of a writer that lives."""
-    return _shows[0].file(Path(path))
+def reopened(path: str) -> tuple[h5py.File, bytes]:
+    """Return another handle of the file of a writer that lives, and the turn of its structure."""
+    return steadily(path, lambda: _shows[0].file(Path(path)))
+
+
+def steadily(path: str, find: Callable[[], T]) -> tuple[T, bytes]:
+    """Return what `find` returns while the structure of a run is not changed, and the turn it has.
+
+    Raises
+    ------
+    RunInUseError
+        If it is changed all the time.
+    """
+    folder, last = sidecar(path), None
+    for _ in range(_TRIES):
+        told = turn(folder)
+        if is_steady(told):
+            try:
+                found = find()
+                if turn(folder) == told:
+                    return found, told
+            except _INCONSISTENT as e:
+                last = e
+                if turn(folder) == told and isinstance(e, SimlabError):
+                    raise
+        time.sleep(0.01)
+    raise RunInUseError(f"{path!r} is being recorded, and could not be read beside its writer. Try again.") from last
 
 
 def is_live(path: str) -> bool:
@@ -96,9 +130,9 @@ def is_live(path: str) -> bool:
 
 def open_for_reading(path: str) -> OpenFile:
     """Open a run file and check that it is one that this version reads."""
-    folder, tail, live = sidecar(path), None, is_live(path)
+    folder, tail, live, told = sidecar(path), None, is_live(path), b""
     if live and _shows:
-        file, tail = _shows[0].live(Path(path), folder)
+        (file, tail), told = steadily(path, lambda: _shows[0].live(Path(path), folder))
     elif folder.is_dir() and owner_of(folder) is not None:
         file = _open_unfinished(path, folder)
     else:
@@ -108,7 +142,7 @@ def open_for_reading(path: str) -> OpenFile:
     except BaseException:
         file.close()
         raise
-    handle = OpenFile(file, live, tail)
+    handle = OpenFile(file, live, tail, told)
     _open_files.add(handle)
     return handle
 

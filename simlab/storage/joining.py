@@ -41,6 +41,9 @@ class MemorySource(RunSource):
     def __reduce__(self) -> tuple[Any, ...]:
         return MemorySource, (self.path, self._data)
 
+    def _check(self, live: bool) -> None:
+        """Memory does not change."""
+
     def _handle(self) -> OpenFile:
         if self._memory is None:
             self._memory = OpenFile(h5py.File.in_memory(self._data), live=False)
@@ -53,15 +56,15 @@ class Tail:
 
     Attributes
     ----------
-    source : RunSource
-        The file in memory.
+    source : RunSource or None
+        The file in memory; None if there are no such rows. What the file holds after `rows` was not there yet when they were counted.
     simulation : str
         The simulation.
     split, rows : int
         The first row that is read from there, and how many rows there are by now.
     """
 
-    source: RunSource
+    source: RunSource | None
     simulation: str
     split: int
     rows: int
@@ -84,9 +87,10 @@ def read_contents(source: RunSource, simulation: str, *, outline: bool = False) 
     FormatError
         If the simulation lacks what every simulation has.
     """
-    stored = source.persistently(lambda: read_stored(source, simulation, outline=outline))
-    tail = source.tail
-    if tail is None or tail.simulation != simulation:
+    tail = source.tail if source.tail is not None and source.tail.simulation == simulation else None
+    most = tail.rows if tail is not None and tail.source is None else None
+    stored = source.persistently(lambda: read_stored(source, simulation, outline=outline, most=most))
+    if tail is None or tail.source is None:
         return stored
     return join(stored, read_stored(tail.source, simulation, outline=outline), tail.split, tail.rows)
 
@@ -213,7 +217,7 @@ def _parts(base: StoredVariable | None, tail: StoredVariable) -> tuple[int, int]
     if not tail.shape[0]:
         return n, n
     unwritten = int(np.argmax(tail.read() != 0)) if tail.read().any() else tail.shape[0]
-    return min(n, unwritten), tail.shape[0]
+    return min(n, unwritten), max(n, tail.shape[0])
 
 
 def _join_population(base: PopulationContents | None, tail: PopulationContents | None, split: int, rows: int) -> PopulationContents:

@@ -12,7 +12,7 @@ import json
 import os
 import platform
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,8 @@ from simlab.errors import RunInUseError
 
 SUFFIX: Final = ".journal"
 OWNER: Final = "owner.json"
+_DEAD: Final = f"{OWNER}.dead"
+"""A dead writer's, from when another takes over."""
 BEAT_SECONDS: Final = 5.0
 """How often a writer shows that it lives."""
 SILENT_SECONDS: Final = 120.0
@@ -85,7 +87,13 @@ class Owner:
 
 def owner_of(folder: Path) -> Owner | None:
     """Return who writes, or wrote until it died, the run of a sidecar folder; None if nobody does."""
-    place = folder / OWNER
+    owner = _told_in(folder / OWNER)
+    if owner is None and (dead := _told_in(folder / _DEAD)) is not None:
+        return replace(dead, pid=0)  # who was to take over was killed at it
+    return owner
+
+
+def _told_in(place: Path) -> Owner | None:
     try:
         told = json.loads(place.read_text(encoding="utf-8"))
         silent = max(0.0, time.time() - place.stat().st_mtime)
@@ -124,7 +132,6 @@ class WriterLock:
         told = {"pid": os.getpid(), "host": platform.node(), "machine": _machine(), "born": born(os.getpid())}
         told |= {"simulation": "", "journal": ""}
         place, mine = self.folder / OWNER, self.folder / f"{OWNER}.{os.getpid()}"
-        mine.write_text(json.dumps(told), encoding="utf-8")
         try:
             for _ in range(3):
                 other = owner_of(self.folder)
@@ -136,9 +143,13 @@ class WriterLock:
                         f"({other.silent:.0f} s ago). Wait until it is finalized, or use another name."
                     )
                 if other is not None:
+                    # What a dead writer recorded has to be known at any instant.
+                    told |= {"simulation": other.simulation, "journal": other.journal}
+                mine.write_text(json.dumps(told), encoding="utf-8")
+                if other is not None:
                     # Only one of several that find a dead writer can rename its file.
                     with contextlib.suppress(FileNotFoundError):
-                        os.replace(place, self.folder / f"{OWNER}.dead")
+                        os.replace(place, self.folder / _DEAD)
                 try:
                     _exclusively(mine, place)
                 except FileExistsError:
@@ -156,10 +167,13 @@ class WriterLock:
         work.write_text(json.dumps(self._told), encoding="utf-8")
         os.replace(work, self.folder / OWNER)
 
+    def _is_mine(self) -> bool:
+        owner, pid = owner_of(self.folder), self._told["pid"]
+        return owner is not None and (owner.pid, owner.born) == (pid, self._told["born"]) and pid in (0, os.getpid())
+
     def beat(self) -> bool:
         """Show that the writer lives, and say whether the run is still its own."""
-        owner = owner_of(self.folder)
-        if owner is None or (owner.pid, owner.born) != (os.getpid(), self._told["born"]):
+        if not self._is_mine():
             return False
         with contextlib.suppress(OSError):
             os.utime(self.folder / OWNER)
@@ -171,21 +185,32 @@ class WriterLock:
         self.tell(self._told["simulation"], Path(self._told["journal"]) if self._told["journal"] else None)
 
     def release(self) -> None:
-        """Remove the folder with everything in it."""
-        remove_folder(self.folder)
+        """Remove the folder with everything in it, if it is still this writer's."""
+        if self._is_mine():
+            remove_folder(self.folder)
 
 
 def clear_folder(folder: Path) -> None:
     """Remove what a dead writer left in a sidecar folder."""
-    for place in folder.iterdir():
+    for place in sorted(folder.iterdir(), key=_when_to_remove):
         if not place.name.startswith(OWNER):
             place.unlink(missing_ok=True)
 
 
+def _when_to_remove(place: Path) -> tuple[bool, bool, bool, int]:
+    """Return what sorts the files of a sidecar folder so that those that are left fit together, whenever the work is cut short.
+
+    Clocks first, without which there are no rows; then rows; the log from its end on.
+    """
+    name = place.name
+    events = name.endswith(".events")
+    return name.startswith(OWNER), events, "clock" not in name, -int(name[:8]) if events and name[:8].isdigit() else 0
+
+
 def remove_folder(folder: Path) -> None:
-    """Remove a sidecar folder: the owner last, so that nobody comes in between."""
+    """Remove a sidecar folder: the owner last, so that nobody comes in between, and nothing is left without one."""
     with contextlib.suppress(FileNotFoundError):
-        for place in sorted(folder.iterdir(), key=lambda p: p.name.startswith(OWNER)):
+        for place in sorted(folder.iterdir(), key=_when_to_remove):
             place.unlink(missing_ok=True)
         folder.rmdir()
 

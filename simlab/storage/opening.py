@@ -17,13 +17,15 @@ from typing import Any, Final, TypeVar
 
 import h5py
 
-from simlab.errors import InputError, RunNotFoundError, StateError, StorageError
+from simlab.errors import InputError, RunInUseError, RunNotFoundError, StateError, StorageError
 from simlab.storage.diagnose import explain
 from simlab.storage.handles import OpenFile, is_live, open_for_reading, reopened
+from simlab.storage.lock import sidecar
 from simlab.storage.overlay import Overlay
+from simlab.storage.turns import turn
 
 T = TypeVar("T")
-_TRIES: Final = 5
+_TRIES: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,22 +163,36 @@ class RunSource:
         return self._handle().tail
 
     def persistently(self, read: Callable[[], T]) -> T:
-        """Return what `read` returns; of a live file, try again with a new handle if the writer changed a page while it was read."""
-        for _ in range(_TRIES):
+        """Return what `read` returns, from one state of the file.
+
+        Of a file that is being written it is read again, with a new handle, if structure or a page changed meanwhile.
+
+        Raises
+        ------
+        StateError
+            If the file was replaced or written again meanwhile.
+        """
+        for attempt in range(_TRIES):
+            handle = self._handle()
             try:
-                return read()
-            except (OSError, RuntimeError, KeyError, ValueError):
-                handle = self._opened
-                if self._closed or handle is None or not handle.live:
+                found = read()
+            except (OSError, RuntimeError, KeyError, ValueError, IndexError, TypeError):
+                if self._closed or not handle.live or attempt == _TRIES - 1:
                     raise
                 time.sleep(0.02)
-                with _lock:
-                    handle.datasets.clear()
-                    handle.memory.clear()
-                    handle.scales.clear()
-                    handle.file.close()
-                    handle.file = reopened(self.path)
-        return read()
+            else:
+                if not handle.live:
+                    self._check(handle.live)
+                    return found
+                if turn(sidecar(self.path)) == handle.turn:
+                    return found
+            with _lock:
+                handle.datasets.clear()
+                handle.memory.clear()
+                handle.scales.clear()
+                handle.file.close()
+                handle.file, handle.turn = reopened(self.path)
+        raise RunInUseError(f"{self.path!r} is being recorded, and could not be read beside its writer. Try again.")
 
     def close(self) -> None:
         """Let go of the file. What was not read yet can no longer be read."""

@@ -191,6 +191,8 @@ class StoredVariable:
         damaged: list[tuple[tuple[int, ...], str]] = []
         try:
             dataset = self.source.dataset(self.path)
+            if dataset.dtype != self.stored or dataset.chunks != self.chunks:
+                raise StateError(f"{self.path!r} in {self.source.path!r} was made anew after this Dataset was opened. Open the run again.")
             if self.chunks is not None and self.filters in DIRECT and self.stored.kind in "iufS" and self.plain:
                 self._read_direct(dataset, result, axes, chunks, damaged)
             else:

@@ -63,6 +63,8 @@ class RunFile(WritableFile):
         The version of simlab, for the file's ``source``.
     sync : bool, optional
         Have structure reach the disk itself.
+    lock : WriterLock, optional
+        The right to write it, where it was taken before.
 
     Attributes
     ----------
@@ -83,7 +85,15 @@ class RunFile(WritableFile):
         If the system refuses.
     """
 
-    def __init__(self, path: Path, mode: Mode, version: str, sync: bool = False) -> None:
+    def __init__(self, path: Path, mode: Mode, version: str, sync: bool = False, lock: WriterLock | None = None) -> None:
+        try:
+            self._take(path, mode, version, sync, lock)
+        except BaseException:
+            if lock is not None:
+                lock.release()
+            raise
+
+    def _take(self, path: Path, mode: Mode, version: str, sync: bool, lock: WriterLock | None) -> None:
         if mode not in ("x", "w", "a"):
             raise InputError(f"mode={mode!r} is none of 'x' (new file), 'w' (replace it), 'a' (add a simulation to it).")
         _check_folder(path)
@@ -96,16 +106,17 @@ class RunFile(WritableFile):
         add = exists and mode == "a" and path.stat().st_size > 0
         if not exists:
             _put_aside(path)
+        if shutil.disk_usage(path.parent).free < _LEAST_SPACE:
+            raise StorageError(f"{path} cannot be made: less than 1 MiB is free in {path.parent}. Make room first.")
         try:
-            self.lock = WriterLock(path)
+            self.lock = lock or WriterLock(path)
         except RunInUseError:
             raise
         except OSError as e:
             raise _refused(path, "made", e) from e
         try:
+            self.lock.tell("", None)  # what was recorded before has nothing to do with this file
             clear_folder(self.lock.folder)
-            if shutil.disk_usage(path.parent).free < _LEAST_SPACE:
-                raise StorageError(f"{path} cannot be made: less than 1 MiB is free in {path.parent}. Make room first.")
             if add:
                 _check_format(path)
             super().__init__(path, self.lock.folder, None if add else Overlay(None), sync)

@@ -118,8 +118,13 @@ class SimulationStore:
 
     def agents_of(self, population: str) -> int:
         """Return how many agents of a population are in the file."""
-        path = f"{self.path}/{GROUP_AGENTS}/{population}/{population}" if population else f"{self.path}/{AGENT}"
-        return int(self.file.dataset(path).shape[0]) if self.file.has(path) else 0
+        return self.agents_below(self.file.group(self.path), population)
+
+    @staticmethod
+    def agents_below(group: h5py.Group, population: str) -> int:
+        """Return how many agents of a population a simulation's group has."""
+        path = f"{GROUP_AGENTS}/{population}/{population}" if population else AGENT
+        return int(group[path].shape[0]) if path in group else 0
 
     def episode_of_row(self, row: int) -> int:
         """Return the episode of a row."""

@@ -19,6 +19,7 @@ import h5py
 from simlab.storage.overlay import Overlay
 from simlab.storage.redo import apply_redo, write_redo
 from simlab.storage.superblock import trim
+from simlab.storage.turns import Turns
 
 LIBRARY_BOUNDS: Final = ("v110", "v110")
 """The only version of the file format that can be read while it is written and that every netCDF reader opens."""
@@ -61,6 +62,7 @@ class WritableFile:
         self.generation = 0
         self._folder = folder
         self._sync = sync
+        self._turns: Turns | None = None
         self._depth = 0
         self._room = 0
         self._datasets: dict[str, h5py.Dataset] = {}
@@ -139,7 +141,10 @@ class WritableFile:
                 except OSError:
                     place.unlink()
                     raise
-                apply_redo(place, self.path, self._sync)
+                if self._turns is None:
+                    self._turns = Turns(self._folder)
+                with self._turns.change():
+                    apply_redo(place, self.path, self._sync)
         finally:
             overlay.close()
             self._overlay = None
