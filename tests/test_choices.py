@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -147,3 +149,41 @@ def test_a_second_writer_is_told_who_the_first_one_is(path: Path) -> None:
         log.log_env_step(1, {"n": 1})
     with simlab.open_run(path) as ds:
         assert ds.n.values.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced", "folder"])
+def test_a_file_that_vanishes_under_the_writer_is_told(path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simlab.record.writer.BEAT_SECONDS", 0.05)
+    log = simlab.HDF5Logger(path)
+    log.log_env_step(0, {"n": 0})
+    if how == "folder":
+        shutil.rmtree(path.with_name("run.h5.journal"))
+    else:
+        path.unlink()
+        if how == "replaced":
+            path.write_bytes(b"something else")
+
+    def go_on() -> None:
+        for t in range(1, 1000):
+            log.log_env_step(t, {"n": t})
+            threading.Event().wait(0.01)
+
+    with pytest.raises(StorageError, match="was deleted, replaced or taken over"):
+        go_on()
+    with pytest.raises(StorageError):
+        log.finalize()
+    if how == "replaced":
+        assert path.read_bytes() == b"something else"
+    log._stage = None  # nothing is left to finalize
+
+
+def test_a_run_of_another_machine_says_that_rows_may_come_late(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(10):
+            log.log_env_step(t, {"n": t})
+        owner = path.with_name("run.h5.journal") / "owner.json"
+        mine = owner.read_text()
+        owner.write_text(json.dumps(json.loads(mine) | {"host": "elsewhere"}))
+        with pytest.warns(UserWarning, match="is being recorded on elsewhere"):
+            assert simlab.open_run(path).n.values.tolist() == list(range(10))
+        owner.write_text(mine)

@@ -159,11 +159,12 @@ class HDF5Logger(LogCalls):
             if left is None:
                 self.simulation, self._store = self._file.add_simulation(simulation, attributes, default)
             book = self._book = SchemaBook(given if left is None else settle_schema(given, left))
+            self._file.beat()
             self._journal = rule.open_journal(self._file.lock, self.simulation)
             self._encoders = Encoders()
             counters = weakref.WeakMethod(self._counters)
             committer = Committer(self._store, self._encoders, self._journal, lambda: method() if (method := counters()) else {})
-            self._stage = Stage(self.path, book, self._report, self._journal, committer, self._file.lock.beat, rule)
+            self._stage = Stage(self.path, book, self._report, self._journal, committer, self._file.beat, rule)
             self._stage.dropping = Dropping(drop_when_slow, book)
             if left is not None:
                 restore(self._stage, self._fields, self._report, left, repair)

@@ -196,8 +196,8 @@ class Writer:
         if not self._beat():
             self._lost = self._stuck = True
             self.failure = StorageError(
-                f"{self._path} was taken over by another process, or its folder {self._path.name}.journal was removed. "
-                "Nothing more can be recorded to it from here."
+                f"{self._path} was deleted, replaced or taken over by another process, or its folder {self._path.name}.journal was "
+                "removed. Nothing more can be recorded to it from here."
             )
 
     def _run(self) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from simlab.conventions import COMMITTED
-from simlab.errors import RunInUseError
+from simlab.errors import RunInUseError, users_frame
 from simlab.schema import INHERIT, Schema
 from simlab.staging.found import Found, copy_journal, read_journal
 from simlab.staging.recovery import open_unfinished
@@ -40,6 +41,10 @@ class Unfinished:
         journal = journal_of(folder, owner)
         copied = copy_journal(journal) if journal.is_dir() else None
         file = self.file(path)
+        if owner is not None and not owner.is_here:
+            warnings.warn(
+                f"{path} is being recorded on {owner.host}: rows that are staged there may arrive here late.", stacklevel=users_frame()
+            )
         if copied is None:
             return file, None
         simulation = simulation_of(copied, owner.simulation if owner is not None else "")
