@@ -8,7 +8,8 @@ from importlib.resources import files
 from typing import Final
 
 PARTS: Final = (
-    "base", "link", "decode", "paint", "side", "pictures", "series", "map", "table", "timeline", "menus", "controls", "viewer",
+    "base", "link", "decode", "paint", "side", "pictures", "series", "map", "table", "timeline", "menus", "controls", "traits", "theme",
+    "hands", "follow", "custom", "viewer", "widget",
 )  # fmt: skip
 _IMPORT: Final = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
 _EXPORT: Final = re.compile(r"^export (?=(async )?(function|class|const|let) )", re.MULTILINE)
