@@ -6,6 +6,11 @@ export async function poll(view) {
   view.polling = true;
   try {
     const [told] = await view.link.ask({ ask: "grown", episode: view.k });
+    if (view.pollFailed) {
+      view.pollFailed = false;
+      view.problem = "";
+      view.invalidate();
+    }
     const same = told.n === view.sides[0].n && told.episodes === view.episodes?.count;
     if (view.closed || same) return;
     const atEnd = view.row >= view.n - 1;
@@ -21,7 +26,9 @@ export async function poll(view) {
     if (view.closed || about.k !== view.k) return;
     grow(view, about, atEnd);
   } catch (error) {
-    if (!view.closed) view.fail(error);
+    if (view.closed) return;
+    view.pollFailed = true;
+    view.fail(error);
   } finally {
     view.polling = false;
   }
