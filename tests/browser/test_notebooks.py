@@ -51,6 +51,15 @@ def test_the_notebook(browser: Any, request: pytest.FixtureRequest, program: str
         viewer.key("ArrowRight", "ArrowRight", "Shift+ArrowRight")
         check_vision(viewer, desk, 0, 52)
         page.wait_for_function("() => [...document.querySelectorAll('.widget-readout')].some((e) => e.textContent.trim() === '52')")
+        plot = viewer.root.locator(".sl-plot canvas").first
+        before = plot.evaluate("(canvas) => [canvas.width, canvas.clientWidth]")
+        for theme in ("Dark", "Light"):
+            page.evaluate(f"() => {{ window.jupyterapp.commands.execute('apputils:change-theme', {{ theme: 'JupyterLab {theme}' }}) }}")
+            page.wait_for_function(
+                "(dark) => document.querySelector('.sl-viewer').classList.contains('sl-dark') === dark", arg=theme == "Dark"
+            )
+        page.wait_for_timeout(600)
+        assert plot.evaluate("(canvas) => [canvas.width, canvas.clientWidth]") == before, "the series were not drawn again"
         viewer.key("ArrowDown")
         check_vision(viewer, desk, 1, 0)
         viewer.key("Space")

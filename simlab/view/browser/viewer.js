@@ -124,6 +124,7 @@ export class EpisodeView {
     this.closed = true;
     this.traits.close();
     cancelAnimationFrame(this.frame);
+    clearTimeout(this.later);
     for (const undo of this.undo) undo();
     this.fetcher.close();
     for (const side of this.sides) budget.dropAll(`${side.serial}.`);
@@ -474,6 +475,12 @@ export class EpisodeView {
 
   measure() {
     const box = this.timeline.box.getBoundingClientRect();
+    if (!box.width) {
+      // Hidden for the moment, as while Jupyter changes its theme: look again, and keep what there was.
+      clearTimeout(this.later);
+      this.later = setTimeout(() => !this.closed && this.measure(), 200);
+      return;
+    }
     const left = box.left - this.track.getBoundingClientRect().left;
     if (box.width === this.plotWidth && left === this.plotLeft) return;
     this.plotWidth = Math.floor(box.width);
