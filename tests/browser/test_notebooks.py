@@ -58,7 +58,7 @@ def test_the_notebook(browser: Any, request: pytest.FixtureRequest, program: str
             page.wait_for_function(
                 "(dark) => document.querySelector('.sl-viewer').classList.contains('sl-dark') === dark", arg=theme == "Dark"
             )
-        page.wait_for_timeout(600)
+            page.wait_for_timeout(800)  # Jupyter goes on loading its style sheet
         assert plot.evaluate("(canvas) => [canvas.width, canvas.clientWidth]") == before, "the series were not drawn again"
         viewer.key("ArrowDown")
         check_vision(viewer, desk, 1, 0)
