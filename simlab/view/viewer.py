@@ -113,7 +113,6 @@ class EpisodeViewer(anywidget.AnyWidget):
     ) -> None:
         panels = [panels] if isinstance(panels, (str, Panel)) else panels
         self._desks = [Desk(ds, panels, events)]
-        self._own: list[xr.Dataset] = []
         self._numbers = self._desks[0].numbers()
         if not self._numbers:
             raise NotInRunError("The run has no episodes yet, so there is nothing to see.")
@@ -193,8 +192,6 @@ class EpisodeViewer(anywidget.AnyWidget):
             self._closed = True
             while self._desks:
                 self._desks.pop().close()
-            while self._own:
-                self._own.pop().close()
             gc.collect()  # lazy arrays and their accessor hold each other; the last one that goes closes the file
         super().close()
 
@@ -300,7 +297,7 @@ class EpisodeViewer(anywidget.AnyWidget):
         return {"n": int(table["length"].values[place]) if numbers else 0, "episodes": len(numbers), "complete": complete}
 
     def _follow(self, desk: Desk) -> None:
-        """Take the longer Dataset, if there is one; the one before it is closed once nobody needs it."""
+        """Take the longer Dataset, if there is one; the one before it lets go of the file once nobody holds it."""
         refresh = getattr(desk.ds.sim, "refresh", None)
         if refresh is None:
             raise StateError("This Dataset does not follow its run. Open it with simlab.open_run(path, live=True).")
@@ -310,9 +307,6 @@ class EpisodeViewer(anywidget.AnyWidget):
         if longer.sizes.get("time") == desk.ds.sizes.get("time") and len(longer.sim.episodes["episode"]) == len(self._numbers):
             return
         desk.replace(longer)
-        for old in self._own:
-            old.close()
-        self._own = [longer]
 
     # -- where there is no kernel
 
