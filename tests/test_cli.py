@@ -351,3 +351,40 @@ def test_plain_values_are_strict_json() -> None:
     assert found["array"] == [1.0, None]
     assert found["date"] == "2020-01-01"
     assert found["big"] == 2**70
+
+
+# -- pictures
+
+
+def test_export_and_plot(demo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    out = told(capsys, "export", demo_run, "ep.html", "--episode", "-1", "--agents", "agent_0")
+    assert out.startswith("ep.html   ")
+    told(capsys, "export", demo_run, "ep.gif", "--stop", "8", "--every", "2")
+    told(capsys, "export", demo_run, "ep.png", "--step", "20", "--agents", "all")
+    for what in ("episode", "agents", "returns"):
+        assert told(capsys, "plot", demo_run, what, "-o", f"{what}.png").strip() == f"{what}.png"
+    assert {p.name for p in tmp_path.iterdir()} == {"ep.html", "ep.gif", "ep.png", "episode.png", "agents.png", "returns.png"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["export", "RUN", "ep.mov"], ".mp4"),
+        (["export", "RUN", "ep.html", "--episode", "77"], "no episode 77"),
+        (["export", "RUN", "ep.html", "--agents", "nobody"], "nobody"),
+        (["export", "RUN", "ep.html", "--max-mb", "0.01"], "max_mb"),
+        (["export", "missing.h5", "ep.html"], "missing.h5"),
+        (["plot", "RUN", "-o", "x.docx"], ".png"),
+        (["plot", "RUN", "-o", "no/such/folder.png"], "cannot be written"),
+        (["plot", "RUN", "--episode", "99"], "99"),
+        (["view", "RUN", "--episode", "99"], "99"),
+        (["view", "missing.h5"], "missing.h5"),
+    ],
+)
+def test_pictures_that_cannot_be_made(
+    demo_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], words: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert words in told(capsys, *[demo_run if a == "RUN" else a for a in arguments], code=1)
+    assert not list(tmp_path.iterdir())

@@ -17,6 +17,8 @@ _CELLS: Final = (
     ("markdown", "Everything is labelled and nothing is read before it is asked for. The episodes:"),
     ("code", "ds.sim.episodes.to_dataframe()"),
     ("code", "ds.sim.plot_episode(0)"),
+    ("markdown", "The same episode to move through. Click into it and use the arrow keys; `?` lists all keys:"),
+    ("code", "ds.sim.view(0)"),
     ("markdown", "What one agent got, and what an agent got in each episode, as the mean over those that lived in it:"),
     ("code", 'ds.rewards.sel(agent="agent_0", time=slice(0, 100)).plot();'),
     ("code", "ds.sim.episodes.return_mean.to_series()"),

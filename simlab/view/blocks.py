@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -18,8 +19,11 @@ from simlab.view.frames import Episode
 
 _DECODED_BYTES: Final = 1 << 19
 _LONGEST: Final = 64
-_MOST_PRESENCE: Final = 1 << 26
+_LITTLE_PRESENCE: Final = 1 << 19
 """Up to so many truth values, presence is read once for the whole episode."""
+_WINDOW: Final = 1 << 14
+_MOST_PRESENCE: Final = 1 << 26
+"""Truth values that are kept."""
 
 Array = NDArray[Any]
 Answer = tuple[dict[str, Any], list[bytes]]
@@ -123,10 +127,12 @@ def layout_of(episode: Episode, name: str, shown: int = 1, every: int = 1) -> La
 
 
 class Presence:
-    """Where the variables of an episode were logged, read once where that is little, else by the part."""
+    """Where the variables of an episode were logged, read once where that is little, else by windows of rows, of which some are kept."""
 
     def __init__(self, episode: Episode) -> None:
         self.episode = episode
+        self._lazy: dict[str, Any] = {}
+        self._windows: OrderedDict[tuple[str, int], NDArray[np.bool_]] = OrderedDict()
 
     def __call__(self, name: str, agents: Array | slice | None, start: int, stop: int) -> NDArray[np.bool_]:
         """Return presence for rows from `start` to `stop`: (agents, rows), or (rows) where `agents` is None.
@@ -143,11 +149,26 @@ class Presence:
         episode = self.episode
         dim = episode.agent_dim(name)
         count = len(episode.time) * (episode.data.sizes[dim] if dim else 1)
-        if count <= _MOST_PRESENCE or not episode.on_main_clock(name):
+        if count <= _LITTLE_PRESENCE or not episode.on_main_clock(name):
             known = episode.present(name)
             return known[start:stop] if agents is None else known[agents, start:stop]
-        part = episode.data.sim.present(name).isel(time=slice(start, stop))
-        return np.asarray((part if agents is None else part.isel({dim: agents})).values, bool)
+        first, last = start // _WINDOW, max(start, stop - 1) // _WINDOW
+        parts = [self._window(name, number) for number in range(first, last + 1)]
+        whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+        part = whole[..., start - first * _WINDOW : stop - first * _WINDOW]
+        return part if agents is None else part[agents]
+
+    def _window(self, name: str, number: int) -> NDArray[np.bool_]:
+        key = (name, number)
+        found = self._windows.pop(key, None)
+        if found is None:
+            if name not in self._lazy:
+                self._lazy[name] = self.episode.data.sim.present(name)
+            found = np.asarray(self._lazy[name].isel(time=slice(number * _WINDOW, (number + 1) * _WINDOW)).values, bool)
+        self._windows[key] = found
+        while len(self._windows) > 1 and sum(w.size for w in self._windows.values()) > _MOST_PRESENCE:
+            self._windows.popitem(last=False)
+        return found
 
 
 def read_block(episode: Episode, presence: Presence, name: str, layout: Layout, block: int, chunk: int, inflate: bool = True) -> Answer:

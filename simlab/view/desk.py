@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -67,19 +68,21 @@ class Desk:
             check_condition(name, condition)
         self.shown, self.every = 1, 1
         self._opened: OrderedDict[int, Opened] = OrderedDict()
+        self._lock = threading.RLock()
 
     def opened(self, k: int) -> Opened:
         """Return an episode; the latest few are kept."""
-        found = self._opened.pop(k, None) or Opened(self.ds, k, self.shown, self.every)
-        self._opened[k] = found
-        while len(self._opened) > _KEPT:
-            self._opened.popitem(last=False)
-        return found
+        with self._lock:  # what takes long is answered from a thread of its own
+            found = self._opened.pop(k, None) or Opened(self.ds, k, self.shown, self.every)
+            self._opened[k] = found
+            while len(self._opened) > _KEPT:
+                self._opened.popitem(last=False)
+            return found
 
     def is_long(self, k: Any) -> bool:
         """Whether going through an episode takes long."""
         opened = self._opened.get(k) if isinstance(k, int) else None
-        return opened is not None and sum(v.size for v in opened.episode.data.data_vars.values() if v.dtype.kind == "f") > _LONG
+        return opened is not None and sum(v.size for v in opened.episode.data.data_vars.values()) > _LONG
 
     def numbers(self) -> list[int]:
         """Return the numbers of all episodes."""

@@ -8,9 +8,11 @@ from importlib.resources import files
 from typing import Final
 
 PARTS: Final = (
-    "base", "link", "decode", "paint", "side", "pictures", "series", "map", "table", "timeline", "menus", "controls", "viewer",
+    "base", "link", "decode", "paint", "side", "pictures", "series", "map", "table", "timeline", "menus", "controls", "traits", "theme",
+    "hands", "follow", "custom", "viewer", "widget",
 )  # fmt: skip
 _IMPORT: Final = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
+_REMARK: Final = re.compile(r"^(//.*|/\*\*.*\*/|/\*\*.*|\*.*)$")
 _EXPORT: Final = re.compile(r"^export (?=(async )?(function|class|const|let) )", re.MULTILINE)
 
 
@@ -33,7 +35,10 @@ def module(*more: str) -> str:
     False
     """
     texts = [_IMPORT.sub("", _read(f"{part}.js")) for part in (*PARTS, *more)]
-    return _EXPORT.sub("", "\n".join(texts)) + "\nexport default { render };\n"
+    text = _EXPORT.sub("", "\n".join(texts)) + "\nexport default { render };\n"
+    # A notebook may keep this with every viewer: remarks and indents stay here. No text in it goes over several lines.
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not _REMARK.match(line)) + "\n"
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import anywidget
 import numpy as np
 import traitlets
 
-from simlab.errors import AgentError, InputError, NotInRunError, StateError, did_you_mean
+from simlab.errors import AgentError, InputError, NotInRunError, SimlabError, StateError, did_you_mean
 from simlab.read.origin import origin_of
 from simlab.view.bookmarks import Bookmarks, checked_bookmarks
 from simlab.view.catalogue import words
@@ -113,7 +113,6 @@ class EpisodeViewer(anywidget.AnyWidget):
     ) -> None:
         panels = [panels] if isinstance(panels, (str, Panel)) else panels
         self._desks = [Desk(ds, panels, events)]
-        self._own: list[xr.Dataset] = []
         self._numbers = self._desks[0].numbers()
         if not self._numbers:
             raise NotInRunError("The run has no episodes yet, so there is nothing to see.")
@@ -193,8 +192,6 @@ class EpisodeViewer(anywidget.AnyWidget):
             self._closed = True
             while self._desks:
                 self._desks.pop().close()
-            while self._own:
-                self._own.pop().close()
             gc.collect()  # lazy arrays and their accessor hold each other; the last one that goes closes the file
         super().close()
 
@@ -260,34 +257,39 @@ class EpisodeViewer(anywidget.AnyWidget):
         """Answer a question of the browser; it carries no state, so that notebooks do not grow."""
         if not isinstance(content, dict) or not self._desks:
             return
-        if content.get("ask") == "difference":
-            answer: dict[str, Any] = self._difference(int(content.get("episode", 0)), int(content.get("other", 0)))
-            buffers: list[bytes] = []
-        elif content.get("ask") == "grown":
-            answer, buffers = self._grow(content.get("episode")), []
+        desk = self._desks[1 if content.get("side") == 1 and len(self._desks) > 1 else 0]
+        if content.get("ask") in ("events", "difference") and desk.is_long(content.get("episode")):
+            # It takes a while; pictures that are asked for meanwhile must not wait for it.
+            threading.Thread(target=self._send_answer, args=(desk, content), daemon=True).start()
         else:
-            desk = self._desks[1 if content.get("side") == 1 and len(self._desks) > 1 else 0]
-            if content.get("ask") == "events" and desk.is_long(content.get("episode")):
-                # It takes a while; pictures that are asked for meanwhile must not wait for it.
-                threading.Thread(target=self._answer_later, args=(desk, content), daemon=True).start()
-                return
-            answer, buffers = desk.answer(content)
-        self.send({**answer, "id": content.get("id")}, buffers)
+            self._send_answer(desk, content)
 
-    def _answer_later(self, desk: Desk, content: dict[str, Any]) -> None:
-        answer, buffers = desk.answer(content)
-        if self._desks:
+    def _send_answer(self, desk: Desk, content: dict[str, Any]) -> None:
+        buffers: list[bytes] = []
+        if content.get("ask") == "difference":
+            answer: dict[str, Any] = self._difference(content.get("episode"), content.get("other"))
+        elif content.get("ask") == "grown":
+            answer = self._grow(content.get("episode"))
+        else:
+            answer, buffers = desk.answer(content)
+        if self._desks:  # it may have been closed meanwhile
             self.send({**answer, "id": content.get("id")}, buffers)
 
-    def _difference(self, k: int, other: int) -> dict[str, Any]:
-        row, text = first_difference(self._desks[0].opened(k).episode, self._desks[-1].opened(other).episode)
+    def _difference(self, k: Any, other: Any) -> dict[str, Any]:
+        try:
+            row, text = first_difference(self._desks[0].opened(int(k)).episode, self._desks[-1].opened(int(other)).episode)
+        except (SimlabError, TypeError, ValueError, IndexError) as error:
+            return {"error": words(error, 400)}
         return {"row": row, "text": text}
 
     def _grow(self, k: Any) -> dict[str, Any]:
         desk = self._desks[0]
-        if self.live:
-            self._follow(desk)
-        table = desk.ds.sim.episodes
+        try:
+            if self.live:
+                self._follow(desk)
+            table = desk.ds.sim.episodes
+        except SimlabError as error:  # it is asked again in a second; a writer that is busy now may not be then
+            return {"error": words(error, 400)}
         numbers = [int(k) for k in table["episode"].values]
         self._numbers = numbers
         place = numbers.index(k) if k in numbers else -1
@@ -295,7 +297,7 @@ class EpisodeViewer(anywidget.AnyWidget):
         return {"n": int(table["length"].values[place]) if numbers else 0, "episodes": len(numbers), "complete": complete}
 
     def _follow(self, desk: Desk) -> None:
-        """Take the longer Dataset, if there is one; the one before it is closed once nobody needs it."""
+        """Take the longer Dataset, if there is one; the one before it lets go of the file once nobody holds it."""
         refresh = getattr(desk.ds.sim, "refresh", None)
         if refresh is None:
             raise StateError("This Dataset does not follow its run. Open it with simlab.open_run(path, live=True).")
@@ -305,9 +307,6 @@ class EpisodeViewer(anywidget.AnyWidget):
         if longer.sizes.get("time") == desk.ds.sizes.get("time") and len(longer.sim.episodes["episode"]) == len(self._numbers):
             return
         desk.replace(longer)
-        for old in self._own:
-            old.close()
-        self._own = [longer]
 
     # -- where there is no kernel
 

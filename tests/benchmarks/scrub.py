@@ -284,7 +284,9 @@ def matplotlib_way(browser: Any, server: Server, path: Path, name: str, code: st
         open_notebook(page, server, MATPLOTLIB.replace("{path!r}", repr(str(path))), *code.strip().split("\n\n"))
         page.wait_for_timeout(2500)
         box = run_code(
-            page, "f, p, l = figure(); f.canvas.draw(); b = p.get_window_extent(); print([b.x0, 450 - b.y1, b.width]); plt.close(f)"
+            page,
+            "f, p, l = figure(); f.canvas.draw(); b = p.get_window_extent(); plt.close(f); "
+            "print([float(x) for x in (b.x0, 450 - b.y1, b.width)])",
         )
         left, top, width = json.loads(box.splitlines()[-1])
         page.evaluate(f"() => {{ window.frameBox = [{left}, {top + width * 3 / SIDE}, {width * 80 / SIDE}] }}")
@@ -293,8 +295,6 @@ def matplotlib_way(browser: Any, server: Server, path: Path, name: str, code: st
         page.wait_for_timeout(500)
         handle = page.locator(".widget-slider .noUi-handle")
         values = latencies(page, handle.focus, 20, 0.6)
-        run_code(page, "play = ipywidgets.Play(interval=33, max=999); ipywidgets.jslink((play, 'value'), (slider, 'value'))")
-        run_code(page, "import asyncio; play.playing = True")
         return row(name, values, None, None, drag(page, page.locator(".widget-slider .noUi-base").bounding_box()))
 
 
@@ -303,20 +303,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="leave out the million steps and the usual ways")
     given = parser.parse_args()
-    lines = ["| way | key → pixel, median / p95 ms | painted of 30/s | of 60/s | of 60 drag moves | more |", "|---|---|---|---|---|---|"]
+    print("| way | key → pixel, median / p95 ms | painted of 30/s | of 60/s | of 60 drag moves | more |\n|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder, session() as (browser, server):
         one = record(Path(folder) / "one.h5")
         many = record(Path(folder) / "many.h5", agents=16)
-        lines.append(viewer(browser, server, one, "viewer, 1 agent"))
-        lines.append(viewer(browser, server, many, "viewer, 16 agents", "agents=ds.sim.agents"))
+        print(viewer(browser, server, one, "viewer, 1 agent"), flush=True)
+        print(viewer(browser, server, many, "viewer, 16 agents", "agents=ds.sim.agents"), flush=True)
         if not given.quick:
             began = time.perf_counter()
             long = record_long(Path(folder) / "long.h5")
             print(f"recorded a million steps in {time.perf_counter() - began:.0f} s", file=sys.stderr)
-            lines.append(viewer(browser, server, long, "viewer, 1,000,000 steps", far=True))
-            lines.append(matplotlib_way(browser, server, one, "matplotlib in an Output", NAIVE, "naive"))
-            lines.append(matplotlib_way(browser, server, one, "ipympl, draw_idle", IPYMPL, "ipympl"))
-    print("\n".join(lines))
+            print(viewer(browser, server, long, "viewer, 1,000,000 steps", far=True), flush=True)
+            print(matplotlib_way(browser, server, one, "matplotlib in an Output", NAIVE, "naive"), flush=True)
+            print(matplotlib_way(browser, server, one, "ipympl, draw_idle", IPYMPL, "ipympl"), flush=True)
 
 
 if __name__ == "__main__":

@@ -130,3 +130,14 @@ def run_code(page: Any, code: str) -> str:
             code,
         )
     )
+
+
+def wait_for_python(page: Any, code: str, wanted: str) -> None:
+    """Wait until code prints what is wanted: the page tells the kernel a little later what was done."""
+    found = ""
+    for _ in range(40):
+        found = run_code(page, code)
+        if found == wanted:
+            return
+        page.wait_for_timeout(150)
+    raise AssertionError(f"{code} printed {found!r}, not {wanted!r}")

@@ -11,7 +11,7 @@ import pytest
 import simlab
 from simlab.view.desk import Desk
 from simlab.view.paint import paint
-from tests.browser.pages import Viewer, new_page, open_notebook, run_code, serious
+from tests.browser.pages import Viewer, new_page, open_notebook, run_code, serious, wait_for_python
 from tests.browser.runs import STEPS, frame
 from tests.browser.servers import Server
 
@@ -66,8 +66,7 @@ def test_keys_drag_play_and_episodes(browser: Any, lab: Server, known_run: Path)
         viewer.key("]")
         viewer.wait_row(137)  # the reward that is out of the ordinary
         shows(viewer, 137, episode=1)
-        page.wait_for_timeout(400)
-        assert run_code(page, "print(v.episode, v.step, v.playing)") == "1 137 False"
+        wait_for_python(page, "print(v.episode, v.step, v.playing)", "1 137 False")
         run_code(page, "v.step = 55; v.agents = ['bob', 'cyd']")
         viewer.wait_row(55)
         assert viewer.cell("camera", "cyd").locator(".sl-veil").inner_text() == "absent"

@@ -12,7 +12,7 @@ import simlab
 from simlab.view.desk import Desk
 from simlab.view.paint import paint
 from tests.browser import runs
-from tests.browser.pages import Viewer, new_page, open_notebook, run_code, serious
+from tests.browser.pages import Viewer, new_page, open_notebook, run_code, serious, wait_for_python
 from tests.browser.servers import ROOT, Server
 
 pytestmark = pytest.mark.browser
@@ -51,6 +51,15 @@ def test_the_notebook(browser: Any, request: pytest.FixtureRequest, program: str
         viewer.key("ArrowRight", "ArrowRight", "Shift+ArrowRight")
         check_vision(viewer, desk, 0, 52)
         page.wait_for_function("() => [...document.querySelectorAll('.widget-readout')].some((e) => e.textContent.trim() === '52')")
+        plot = viewer.root.locator(".sl-plot canvas").first
+        before = plot.evaluate("(canvas) => [canvas.width, canvas.clientWidth]")
+        for theme in ("Dark", "Light"):
+            page.evaluate(f"() => {{ window.jupyterapp.commands.execute('apputils:change-theme', {{ theme: 'JupyterLab {theme}' }}) }}")
+            page.wait_for_function(
+                "(dark) => document.querySelector('.sl-viewer').classList.contains('sl-dark') === dark", arg=theme == "Dark"
+            )
+            page.wait_for_timeout(800)  # Jupyter goes on loading its style sheet
+        assert plot.evaluate("(canvas) => [canvas.width, canvas.clientWidth]") == before, "the series were not drawn again"
         viewer.key("ArrowDown")
         check_vision(viewer, desk, 1, 0)
         viewer.key("Space")
@@ -63,14 +72,14 @@ def test_the_notebook(browser: Any, request: pytest.FixtureRequest, program: str
         page.keyboard.press("Enter")
         assert page.locator(".jp-Notebook .jp-Cell").count() == cells
         assert viewer.root.is_visible()
-        assert run_code(page, "print(viewer.bookmarks[-1]['note'], viewer.episode, len(viewer.bookmarks))") == "dd 1 2"
+        wait_for_python(page, "print(viewer.bookmarks[-1]['note'], viewer.episode, len(viewer.bookmarks))", "dd 1 2")
 
         chosen = Viewer(page, 1)
         chosen.root.scroll_into_view_if_needed()
         assert chosen.root.locator(".sl-table tbody tr").count() == len(ds.data_vars)
         first = chosen.root.locator(".sl-table tbody tr", has_text="rewards").locator("td").first
         wanted = float(ds.sim.episode(1).rewards.sel(agent="agent_0").values[0])
-        chosen.page.wait_for_timeout(200)
+        page.wait_for_function("(cell) => /[0-9]/.test(cell.textContent)", arg=first.element_handle())
         assert float(first.inner_text().replace("−", "-")) == pytest.approx(wanted, rel=1e-4)
 
         both = Viewer(page, 2)

@@ -81,7 +81,7 @@ export class PicturePanel {
     const screen = make("div", { class: "sl-screen" }, canvas, make("span", { class: "sl-veil" }));
     const cell = {
       side, person, canvas, state, screen, root: make("figure", { class: "sl-cell" }, screen, caption), shown: "",
-      context: canvas.getContext("2d", { alpha: false, willReadFrequently: false }), image: null, pointer: null,
+      context: canvas.getContext("2d", { alpha: false, willReadFrequently: false }), image: null, pointer: null, passed: [],
       place: side.place(variable.dim, person?.label ?? null),
     };
     cell.image = cell.context.createImageData(width, height);
@@ -139,10 +139,11 @@ export class PicturePanel {
     if (found === undefined) return this.veil(cell, "absent", cell.place < 0 ? "not in this run" : "nothing yet");
     const scale = found && this.scaleFor(side, found);
     if (!found || !scale) {
-      cell.root.classList.add("sl-waiting"); // the picture before stays until this one is here
+      cell.root.classList.add("sl-waiting");
       cell.screen.setAttribute("data-row", "waiting");
-      return undefined;
+      return this.drawNewest(cell, row);
     }
+    cell.passed.length = 0;
     cell.root.classList.remove("sl-waiting");
     if (!found.there) return this.veil(cell, "absent", "absent");
     this.veil(cell, "", "");
@@ -153,6 +154,24 @@ export class PicturePanel {
     cell.found = found;
     if (cell.pointer) this.tellPixel(cell);
     return undefined;
+  }
+
+  /** While the picture at the cursor is on its way, show the newest that the cursor passed: a drag over what is far away moves too. */
+  drawNewest(cell, row) {
+    const { side, passed } = cell;
+    if (passed.at(-1) !== row) passed.push(row);
+    if (passed.length > 24) passed.shift();
+    for (let i = passed.length - 2; i >= 0; i--) {
+      const found = side.picture(this.name, cell.place, passed[i]);
+      const scale = found?.there && this.scaleFor(side, found);
+      if (!scale) continue;
+      passed.splice(0, i + 1);
+      this.veil(cell, "", "");
+      cell.root.classList.add("sl-waiting");
+      paint(found.picture, scale, this.view.tables, this.view.palette, cell.image.data);
+      cell.context.putImageData(cell.image, 0, 0);
+      return;
+    }
   }
 
   veil(cell, kind, text) {

@@ -2,19 +2,21 @@
 
 import { News, clamp, make } from "./base.js";
 import { Bar, Head } from "./controls.js";
+import { customPanel } from "./custom.js";
 import { budget } from "./decode.js";
-import { Fetcher, KernelLink } from "./link.js";
+import { poll } from "./follow.js";
+import { listenToHands } from "./hands.js";
+import { Fetcher } from "./link.js";
 import { MapPanel } from "./map.js";
 import { colorTable } from "./paint.js";
 import { PicturePanel } from "./pictures.js";
 import { seriesRows } from "./series.js";
 import { Side } from "./side.js";
 import { TablePanel } from "./table.js";
+import { agentColor, findTheme } from "./theme.js";
 import { Axis, PAD, Timeline } from "./timeline.js";
+import { Traits } from "./traits.js";
 
-const LIGHT = ["#d55e00", "#0072b2", "#009e73", "#b45c93", "#b87d00", "#3d9bd1", "#6b4e9b", "#8c5614"];
-const DARK = ["#ff8a3d", "#5cb3ea", "#3ccba0", "#e59ac4", "#f0b840", "#9ad4f5", "#b39ae0", "#d09a55"];
-const SAVE_MS = 150;
 const POLL_MS = 1000;
 
 export class EpisodeView {
@@ -47,8 +49,7 @@ export class EpisodeView {
     this.generation = 0;
     this.problem = "";
     this.closed = false;
-    this.pending = new Map();
-    this.sent = [];
+    this.traits = new Traits(model);
     this.undo = [];
   }
 
@@ -69,7 +70,7 @@ export class EpisodeView {
     this.track = make("div", { class: "sl-track" }, make("div", { class: "sl-grid" }, ...this.timeline.elements), this.rows, this.axis.root, this.cursor);
     root.replaceChildren(this.head.root, this.pictures, this.bar.root, this.track, this.below);
     this.listen();
-    this.findTheme();
+    findTheme(this);
     const count = this.model.get("_sides") ?? 1;
     for (let i = 0; i < count; i++) this.sides.push(new Side(i, "AB"[i], this.fetcher));
     const listed = this.link.ask({ ask: "episodes", side: 0 }).catch((error) => this.fail(error));
@@ -84,17 +85,7 @@ export class EpisodeView {
   }
 
   listen() {
-    const { model } = this;
-    const heed = (name, act) => {
-      const ear = () => {
-        const value = model.get(name);
-        if (this.setting || this.isEcho(name, value)) return;
-        this.pending.delete(name);
-        act(value);
-      };
-      model.on(`change:${name}`, ear);
-      this.undo.push(() => model.off(`change:${name}`, ear));
-    };
+    const heed = (name, act) => this.traits.heed(name, act);
     heed("step", (step) => step !== this.row && this.goTo(step, "kernel"));
     heed("episode", (k) => k !== this.k && this.openEpisode(k, 0, false));
     heed("agents", (agents) => this.showAgents(agents, false));
@@ -110,30 +101,18 @@ export class EpisodeView {
       this.bookmarksNote = note;
       this.head.marks.refresh();
     });
-    heed("_changed", () => this.poll());
-    const key = (event) => this.key(event);
-    this.root.addEventListener("keydown", key);
-    const away = (event) => {
-      if (!this.root.contains(event.target)) this.closeMenus();
-    };
-    document.addEventListener("pointerdown", away);
-    this.root.addEventListener("pointerdown", (event) => {
-      const into = event.target.closest?.(".sl-menu-root");
-      if (!into) this.closeMenus();
-      if (!event.target.closest?.("button, input, select, label, .sl-menu, .sl-table")) this.root.focus({ preventScroll: true });
-    });
-    this.dragging();
+    heed("_changed", () => poll(this));
+    this.undo.push(listenToHands(this));
     const sized = new ResizeObserver(() => this.measure());
     sized.observe(this.root);
-    const themed = new MutationObserver(() => this.findTheme());
+    const themed = new MutationObserver(() => findTheme(this));
     themed.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name", "class", "style"] });
     themed.observe(document.documentElement, { attributes: true, attributeFilter: ["class", "style", "data-theme"] });
     const media = window.matchMedia("(prefers-color-scheme: dark)");
-    const prefers = () => this.findTheme();
+    const prefers = () => findTheme(this);
     media.addEventListener("change", prefers);
     this.timer = setInterval(() => this.tick(), POLL_MS);
     this.undo.push(() => {
-      document.removeEventListener("pointerdown", away);
       sized.disconnect();
       themed.disconnect();
       media.removeEventListener("change", prefers);
@@ -143,8 +122,9 @@ export class EpisodeView {
 
   close() {
     this.closed = true;
-    this.flush();
+    this.traits.close();
     cancelAnimationFrame(this.frame);
+    clearTimeout(this.later);
     for (const undo of this.undo) undo();
     this.fetcher.close();
     for (const side of this.sides) budget.dropAll(`${side.serial}.`);
@@ -212,8 +192,8 @@ export class EpisodeView {
     this.shape = this.shapeOf(about);
     this.build();
     this.head.draw();
-    if (tell) this.save({ episode: this.k, step: this.row });
-    else if (row !== this.row) this.save({ step: this.row });
+    if (tell) this.traits.save({ episode: this.k, step: this.row });
+    else if (row !== this.row) this.traits.save({ step: this.row });
     if (this.playing) this.began = null;
     this.findEvents(turn);
   }
@@ -264,9 +244,7 @@ export class EpisodeView {
   }
 
   colorOf(label) {
-    const at = this.agents.indexOf(label);
-    const colors = this.theme === "dark" ? DARK : LIGHT;
-    return at < 0 ? null : colors[at % colors.length];
+    return agentColor(this.agents.indexOf(label), this.theme);
   }
 
   stepOf(row) {
@@ -286,7 +264,7 @@ export class EpisodeView {
       else if (panel.kind === "map") this.panels.push(new MapPanel(this, panel));
       else if (panel.kind === "table") this.panels.push(new TablePanel(this, panel));
       else if (panel.kind === "lines" || panel.kind === "steps") this.series.push(...seriesRows(this, panel));
-      else this.panels.push(this.customPanel(panel));
+      else this.panels.push(customPanel(this, panel));
     }
     const wide = (panel) => panel.root.classList.contains("sl-wide");
     this.pictures.replaceChildren(...this.panels.filter((p) => !wide(p)).map((p) => p.root));
@@ -296,37 +274,6 @@ export class EpisodeView {
     this.built = true;
     this.measure();
     this.moved();
-  }
-
-  customPanel(panel) {
-    const root = make("section", { class: "sl-panel", "aria-label": panel.kind });
-    const body = make("div", {});
-    root.append(make("header", { class: "sl-panel-head" }, make("span", { class: "sl-title", text: panel.variable ?? panel.kind })), body);
-    const view = this;
-    const shell = { root, panel, wants: () => {}, draw: () => {}, build: () => {} };
-    const list = [];
-    const api = {
-      root: body, panel, get row() { return view.row; }, get agents() { return view.agents; },
-      value(label = view.agents[0]) {
-        const side = view.sides[0];
-        const variable = side.variable(panel.variable);
-        const places = variable.dim === null ? [] : [side.place(variable.dim, label)];
-        const found = side.valuesAt(panel.variable, places, 0, Math.min(view.row, side.n - 1), list);
-        return found;
-      },
-    };
-    const url = URL.createObjectURL(new Blob([this.about.scripts[panel.kind] ?? ""], { type: "text/javascript" }));
-    import(/* webpackIgnore: true */ url).then((module) => {
-      const made = module.default.render(api) ?? {};
-      shell.draw = (row) => made.draw?.(row);
-      shell.wants = (row, direction, wanted) => {
-        list.length = 0;
-        api.value();
-        wanted.push(...list);
-      };
-      this.moved();
-    }).catch((error) => this.fail(error)).finally(() => URL.revokeObjectURL(url));
-    return shell;
   }
 
   // -- moving
@@ -340,7 +287,7 @@ export class EpisodeView {
     if (to === this.row) return;
     this.direction = to > this.row ? 1 : -1;
     this.row = to;
-    if (how !== "kernel") this.save({ step: to });
+    if (how !== "kernel") this.traits.save({ step: to });
     this.follow();
     this.moved();
   }
@@ -367,7 +314,7 @@ export class EpisodeView {
     if (on && this.row >= this.n - 1 && !this.live) this.row = 0;
     this.playing = on && this.n > 0;
     this.began = null;
-    if (tell) this.save({ playing: this.playing, step: this.row });
+    if (tell) this.traits.save({ playing: this.playing, step: this.row });
     this.moved();
   }
 
@@ -375,13 +322,13 @@ export class EpisodeView {
     if (!(speed > 0)) return;
     this.speed = speed;
     this.began = null;
-    if (tell) this.save({ speed });
+    if (tell) this.traits.save({ speed });
     this.invalidate();
   }
 
   setLoop(loop, tell = true) {
     this.loop = loop;
-    if (tell) this.save({ loop });
+    if (tell) this.traits.save({ loop });
     this.invalidate();
   }
 
@@ -399,11 +346,11 @@ export class EpisodeView {
         this.row = this.n - 1;
         if (!this.live) this.playing = false;
         else this.began = null;
-        this.save({ playing: this.playing });
+        this.traits.save({ playing: this.playing });
       }
     } else this.row = to;
     this.direction = 1;
-    this.save({ step: this.row });
+    this.traits.save({ step: this.row });
     this.follow();
     this.moved();
   }
@@ -433,7 +380,7 @@ export class EpisodeView {
   showAgents(labels, tell = true) {
     const everybody = this.everybody();
     this.agents = labels.filter((label) => everybody.includes(label));
-    if (tell) this.save({ agents: this.agents });
+    if (tell) this.traits.save({ agents: this.agents });
     if (!this.built) return;
     this.build();
     this.head.draw();
@@ -451,8 +398,8 @@ export class EpisodeView {
 
   keepBookmarks(marks) {
     this.bookmarks = marks;
-    this.save({ bookmarks: marks });
-    this.flush();
+    this.traits.save({ bookmarks: marks });
+    this.traits.flush();
     this.invalidate();
   }
 
@@ -461,91 +408,9 @@ export class EpisodeView {
     else this.goTo(mark.step, "jump");
   }
 
-  // -- what Python knows
-
-  /** Set traits at once here, so that widgets linked in the browser follow, and tell the kernel a little later. */
-  save(values) {
-    this.setting = true;
-    for (const [name, value] of Object.entries(values)) {
-      this.model.set(name, value);
-      this.pending.set(name, value);
-    }
-    this.setting = false;
-    this.saving ??= setTimeout(() => this.flush(), SAVE_MS);
-  }
-
-  /** The kernel says again what it was told a moment ago, while this view has gone on: that must not turn it back. */
-  isEcho(name, value) {
-    return this.pending.has(name) && this.sent.some(([n, v]) => n === name && v === JSON.stringify(value));
-  }
-
-  flush() {
-    if (this.saving === undefined || this.saving === null) return;
-    clearTimeout(this.saving);
-    this.saving = null;
-    this.setting = true;
-    for (const [name, value] of this.pending) {
-      this.model.set(name, value); // an echo may have come in between
-      this.sent.push([name, JSON.stringify(value)]);
-    }
-    this.setting = false;
-    this.sent = this.sent.slice(-24);
-    this.pending.clear();
-    this.model.save_changes();
-  }
-
   tick() {
-    if (this.live && !this.polling) this.poll();
+    if (this.live && !this.polling) poll(this);
     else if (this.link.delay() > 2000) this.invalidate();
-  }
-
-  /** Ask whether the run has grown; a cursor at the end stays there. */
-  async poll() {
-    if (this.closed || !this.about) return;
-    this.polling = true;
-    try {
-      const [told] = await this.link.ask({ ask: "grown", episode: this.k });
-      const same = told.n === this.sides[0].n && told.episodes === this.episodes?.count;
-      if (this.closed || same) return;
-      const atEnd = this.row >= this.n - 1;
-      const [listed] = await this.link.ask({ ask: "episodes", side: 0 });
-      this.episodes = listed;
-      this.head.list(listed);
-      const newest = this.episodeNumber(listed.count - 1);
-      if (atEnd && newest !== this.k && told.complete) {
-        await this.openEpisode(newest, -1);
-        return;
-      }
-      const [about] = await this.link.ask(this.sides[0].question("episode"));
-      if (this.closed || about.k !== this.k) return;
-      this.grow(about, atEnd);
-    } catch (error) {
-      if (!this.closed) this.fail(error);
-    } finally {
-      this.polling = false;
-    }
-  }
-
-  grow(about, atEnd) {
-    const whole = this.window[0] === 0 && this.window[1] >= this.n - 1;
-    const people = JSON.stringify(this.about.populations);
-    const changed = this.shapeOf(about) !== this.shape;
-    this.keepShown(about);
-    this.sides[0].take(about);
-    this.n = Math.max(...this.sides.map((side) => side.n));
-    if (whole) this.window = [0, Math.max(0, this.n - 1)];
-    if (atEnd) {
-      this.row = Math.max(0, this.n - 1);
-      this.save({ step: this.row });
-    }
-    if (changed || people !== JSON.stringify(about.populations)) {
-      if (!this.agents.length) this.agents = this.model.get("agents").filter((label) => this.everybody().includes(label));
-      this.shape = this.shapeOf(about);
-      this.build();
-    }
-    this.head.draw();
-    this.findEvents(this.generation);
-    this.moved();
   }
 
   // -- drawing
@@ -610,72 +475,17 @@ export class EpisodeView {
 
   measure() {
     const box = this.timeline.box.getBoundingClientRect();
+    if (!box.width) {
+      // Hidden for the moment, as while Jupyter changes its theme: look again, and keep what there was.
+      clearTimeout(this.later);
+      this.later = setTimeout(() => !this.closed && this.measure(), 200);
+      return;
+    }
     const left = box.left - this.track.getBoundingClientRect().left;
     if (box.width === this.plotWidth && left === this.plotLeft) return;
     this.plotWidth = Math.floor(box.width);
     this.plotLeft = left;
     this.moved();
-  }
-
-  findTheme() {
-    const style = getComputedStyle(this.root);
-    const probe = make("canvas", { width: 1, height: 1 }).getContext("2d", { willReadFrequently: true });
-    const colorAt = (name, otherwise) => {
-      probe.fillStyle = otherwise;
-      probe.fillStyle = style.getPropertyValue(name).trim() || otherwise;
-      return probe.fillStyle;
-    };
-    const declared = style.getPropertyValue("--jp-layout-color0").trim();
-    const dark = window.matchMedia("(prefers-color-scheme: dark)").matches;
-    probe.fillStyle = declared || (this.root.closest(".sl-page") && dark ? "#16181b" : "#ffffff");
-    probe.fillRect(0, 0, 1, 1);
-    const [r, g, b] = probe.getImageData(0, 0, 1, 1).data;
-    const theme = 0.299 * r + 0.587 * g + 0.114 * b < 128 ? "dark" : "light";
-    this.root.classList.toggle("sl-dark", theme === "dark");
-    const changed = theme !== this.theme;
-    this.theme = theme;
-    this.ink = colorAt("--sl-ink", theme === "dark" ? "#e6e8eb" : "#22262b");
-    this.faint = colorAt("--sl-faint", "#8a9099");
-    this.rule = colorAt("--sl-rule", "#d9dce0");
-    this.dim = theme === "dark" ? "rgb(148 155 166 / 12%)" : "rgb(117 124 134 / 9%)";
-    this.back = colorAt("--sl-back", theme === "dark" ? "#16181b" : "#ffffff");
-    this.accent = colorAt("--sl-accent", "#0072b2");
-    this.font = style.fontFamily || "sans-serif";
-    if (changed && this.built) this.build();
-    else this.invalidate();
-  }
-
-  // -- hands
-
-  dragging() {
-    const seek = (event, rect, full) => {
-      const part = (event.clientX - rect.left - PAD) / Math.max(1, rect.width - 2 * PAD);
-      const [from, to] = full ? [0, this.n - 1] : this.window;
-      this.goTo(from + part * (to - from), "drag");
-    };
-    this.rows.addEventListener("pointerdown", (event) => {
-      const plot = event.target.closest(".sl-plot");
-      if (!plot || event.button !== 0) return;
-      plot.setPointerCapture(event.pointerId);
-      const rect = plot.getBoundingClientRect();
-      if (this.playing) this.play(false);
-      seek(event, rect, false);
-      const move = (e) => seek(e, rect, false);
-      plot.addEventListener("pointermove", move);
-      plot.addEventListener("lostpointercapture", () => plot.removeEventListener("pointermove", move), { once: true });
-      event.preventDefault();
-      this.root.focus({ preventScroll: true });
-    });
-    this.track.addEventListener("wheel", (event) => {
-      if (!event.ctrlKey && !event.metaKey) return; // the page keeps its wheel
-      const plot = event.target.closest(".sl-plot, .sl-timeline");
-      if (!plot) return;
-      event.preventDefault();
-      const rect = plot.getBoundingClientRect();
-      const part = (event.clientX - rect.left - PAD) / Math.max(1, rect.width - 2 * PAD);
-      const [from, to] = this.window;
-      this.zoom(event.deltaY > 0 ? 1.25 : 0.8, clamp(from + part * (to - from), 0, this.n - 1));
-    }, { passive: false });
   }
 
   closeMenus(but = null) {
@@ -687,59 +497,4 @@ export class EpisodeView {
     }
     return open;
   }
-
-  key(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-    const { target } = event;
-    event.stopPropagation(); // the notebook has letters of its own
-    const writing = target.matches?.("input:not([type=range]):not([type=checkbox]), select, textarea");
-    if (event.key === "Escape") {
-      if (!this.closeMenus()) (writing || target !== this.root ? this.root.focus({ preventScroll: true }) : this.root.blur());
-      event.preventDefault();
-      return;
-    }
-    const pressed = target.matches?.("button, summary, input[type=checkbox]") && (event.key === " " || event.key === "Enter");
-    if (writing || pressed) return;
-    const far = event.shiftKey ? 10 : 1;
-    const acts = {
-      ArrowRight: () => this.goTo(this.row + far, "key"), ArrowLeft: () => this.goTo(this.row - far, "key"),
-      ".": () => this.goTo(this.row + 1, "key"), ",": () => this.goTo(this.row - 1, "key"),
-      PageDown: () => this.goTo(this.row + 100, "key"), PageUp: () => this.goTo(this.row - 100, "key"),
-      Home: () => this.goTo(0, "key"), End: () => this.goTo(this.n - 1, "key"),
-      ArrowDown: () => this.stepEpisode(1), ArrowUp: () => this.stepEpisode(-1),
-      " ": () => this.play(!this.playing), "[": () => this.jump(-1), "]": () => this.jump(1),
-      "+": () => this.bar.faster(1), "=": () => this.bar.faster(1), "-": () => this.bar.faster(-1),
-      l: () => this.setLoop(!this.loop), m: () => this.head.marks.toggle(true), "?": () => this.head.help.toggle(),
-      z: () => this.zoom(0.5), Z: () => this.zoom(2), 0: () => this.zoom(Infinity),
-    };
-    const act = acts[event.key];
-    if (!act) return;
-    event.preventDefault();
-    act();
-  }
 }
-
-const SHOWN = (globalThis[Symbol.for("simlab.viewer.shown")] ??= new Map());
-
-/** The picture that stands for the viewer is shown while no view of it is. */
-function standIn(model, more) {
-  const name = model.get("_poster");
-  if (!name) return;
-  const views = (SHOWN.get(name) ?? 0) + more;
-  SHOWN.set(name, views);
-  for (const poster of document.querySelectorAll(`.${CSS.escape(name)}`)) poster.style.display = views > 0 ? "none" : "";
-}
-
-/** The widget: called by anywidget for every place where it is shown. */
-export function render({ model, el }) {
-  const root = make("div");
-  el.append(root);
-  const view = new EpisodeView(model, root, new KernelLink(model));
-  view.news.on("ready", () => standIn(model, 1));
-  view.start();
-  return () => {
-    view.close();
-    if (view.ready) standIn(model, -1);
-  };
-}
-
