@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,31 @@ def test_it_follows(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert about["n"] == 30
         viewer.close()
         assert not any(os.path.realpath(path) == os.path.realpath(longer) for path, _ in opening._open)
+
+
+def test_it_follows_a_run_of_this_process(tmp_path: Path) -> None:
+    with simlab.HDF5Logger(tmp_path / "run.h5") as log:
+
+        def record(first: int, last: int) -> None:
+            for t in range(first, last):
+                log.log_agent_step("a", t, {"vision": np.full((32, 32, 3), t % 256, np.uint8), "rewards": float(t)})
+
+        record(0, 40)
+        viewer = simlab.open_run(log.path, live=True).sim.view(live=True)
+        for n in (40, 120, 300, 301):
+            record(int(asked(viewer, {"ask": "episode", "side": 0, "episode": 0})[0]["n"]), n)
+            told, _ = asked(viewer, {"ask": "grown", "episode": 0})
+            assert told["n"] == n
+            about, _ = asked(viewer, {"ask": "episode", "side": 0, "episode": 0})
+            assert about["n"] == n
+            layout = about["variables"]["vision"]["layout"]
+            assert not layout["direct"]  # a part of it is not in the file yet
+            wanted = {"ask": "block", "side": 0, "episode": 0, "name": "vision", "block": 0}
+            told, buffers = asked(viewer, {**wanted, "chunk": (n - 1) // layout["length"]})
+            raw = zlib.decompress(buffers[0]) if told["deflated"] else bytes(buffers[0])
+            newest = np.frombuffer(raw, np.uint8).reshape(-1, 32, 32, 3)[n - 1 - told["first"]]
+            assert (newest == (n - 1) % 256).all()
+        viewer.close()
 
 
 def test_without_live_nothing_is_followed(run: Path) -> None:

@@ -10,6 +10,7 @@ import xarray as xr
 from xarray.core import indexing
 
 from simlab.read.arrays import StoredArray
+from simlab.storage.joining import JoinedVariable
 from simlab.storage.reading import StoredVariable
 
 _DEEPEST: Final = 16
@@ -43,7 +44,8 @@ def behind(variable: xr.Variable) -> Behind | None:
     Returns
     -------
     Behind or None
-        None where the values are not simply a block of the file: already in memory, computed, turned round, picked one by one.
+        None where the values are not simply a block of the file: already in memory, computed, turned round, picked one by one, or (of a
+        run that is being recorded) not all of them in the file yet.
 
     Examples
     --------
@@ -60,7 +62,7 @@ def behind(variable: xr.Variable) -> Behind | None:
     for _ in range(_DEEPEST):
         if isinstance(data, indexing.LazilyIndexedArray):
             inner: Any = data.array
-            if not isinstance(inner, StoredArray):
+            if not isinstance(inner, StoredArray) or isinstance(inner.stored, JoinedVariable):
                 return None
             starts = _starts(data.key.tuple, inner.shape)
             return None if starts is None else Behind(inner.stored, starts)
