@@ -6,6 +6,7 @@ import argparse
 import collections
 import contextlib
 import datetime
+import faulthandler
 import importlib
 import io
 import json
@@ -34,6 +35,8 @@ from tests.recorded import Step, compare, expected, record, script
 for _module in ("read.runs", "read.accessor", "staging.recovery", "record.logger"):
     importlib.import_module(f"simlab.{_module}")
 
+PLACE: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+"""Where files are made: a kill is the same in memory, and nothing waits for a disk."""
 LIMIT: Final = 60.0
 WINDOW: Final = 8
 """Rows of a window, so that a short run sends many to the file."""
@@ -70,6 +73,7 @@ def apart(child: Callable[[], Any], what: str, limit: float = LIMIT) -> str:
         number = told.fileno()
 
         def run() -> int:
+            faulthandler.enable(told)
             try:
                 os.write(number, str(child()).encode())
                 return 0
@@ -216,7 +220,7 @@ def _calls_of(seed: int, steps: int, window: int | None, names: tuple[str, ...],
     """Return how many system calls a run makes that is not killed."""
     key = (seed, steps, names)
     if key not in _totals:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=PLACE) as folder:
             calls, returned = script(seed, steps), counter()
             _totals[key] = run_traced(lambda: record(Path(folder) / "run.h5", calls, returned, window, **options), -1, None, names).calls
     return _totals[key]
@@ -226,7 +230,7 @@ def _usual(steps: int, window: int | None) -> float:
     """Return the seconds that a run takes."""
     key = ("seconds", steps, window)
     if key not in _totals:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory(dir=PLACE) as folder:
             calls, returned, began = script(1, steps), counter(), time.monotonic()
             apart(lambda: record(Path(folder) / "run.h5", calls, returned, window), "a run")
             _totals[key] = int(1e6 * (time.monotonic() - began))
@@ -251,7 +255,7 @@ def sweep(seed: int, steps: int, names: tuple[str, ...], part: float = 1.0) -> l
 def run_cases(todo: list[tuple[int, str, float]], steps: int, tally: Tally, stop_at: int = 20, **options: Any) -> None:
     """Do kills one after the other."""
     for seed, how, place in todo:
-        folder = Path(tempfile.mkdtemp(prefix="simlab-crash-"))
+        folder = Path(tempfile.mkdtemp(prefix="simlab-crash-", dir=PLACE))
         try:
             one_kill(folder, seed, how, place, steps, tally, **options)
         except Violation as e:

@@ -370,10 +370,13 @@ def _compare_episodes(ds: Any, must: Held, may: Held, gaps: bool, n: int) -> Non
     if "episode" not in table.dims:
         return
     known = table.sizes["episode"]
+    places = {int(e): i for i, e in enumerate(table["episode"].values)}
     if known > len(may.episodes) or (not gaps and known < len(must.ended)):
         raise Wrong(f"{known} episodes, {len(must.ended)} ended, {len(may.episodes)} began")
     for number, fields in must.episodes.items():
-        if number >= known:
+        if number not in places:
+            if number in must.ended and not gaps:
+                raise Wrong(f"episode {number} is missing")
             continue
         for name, value in fields.items():
             if gaps and name not in table:
@@ -382,25 +385,26 @@ def _compare_episodes(ds: Any, must: Held, may: Held, gaps: bool, n: int) -> Non
                 if number not in must.ended:
                     continue
                 raise Wrong(f"episode {number} lacks the field {name}: {list(table)}")
-            present = bool(ds.sim.present(name).values[number]) if name in table else False
+            there = ds.sim.present(name)
+            present = bool(there.values[there["episode"].values.tolist().index(number)])
             if not present:
                 if not gaps and number in must.ended:
                     raise Wrong(f"field {name} of episode {number} is missing")
                 continue
-            found = table[name].values[number]
+            found = table[name].values[places[number]]
             if found != value and found != may.episodes[number].get(name):
                 raise Wrong(f"field {name} of episode {number} is {found!r}, given was {value!r}")
         if number in must.ended and not gaps:
             rows = [i for i, (e, _) in enumerate(must.rows) if e == number]
-            if int(table["length"].values[number]) != len(rows):
-                raise Wrong(f"episode {number} has length {table['length'].values[number]}, not {len(rows)}")
+            if int(table["length"].values[places[number]]) != len(rows):
+                raise Wrong(f"episode {number} has length {table['length'].values[places[number]]}, not {len(rows)}")
             sums: dict[str, float] = {}
             for (variable, agent), values in must.cells.items():
                 if variable.rsplit(".", 1)[-1] == "rewards":
                     here = [values[i] for i in rows if i in values]
                     if here:
                         sums[agent] = float(np.sum(here))
-            told = float(table["return_sum"].values[number]) if "return_sum" in table else float("nan")
+            told = float(table["return_sum"].values[places[number]]) if "return_sum" in table else float("nan")
             if sums and may.cells == must.cells and not np.isclose(told, sum(sums.values())):
                 raise Wrong(f"episode {number} has return {told}, not {sum(sums.values())}")
 

@@ -22,6 +22,7 @@ import numpy as np
 
 import simlab
 from simlab.errors import FormatError, RunInUseError, RunNotFoundError, StateError, StorageError
+from tests.crash import PLACE
 from tests.killing import fork
 from tests.recorded import small_windows
 
@@ -177,7 +178,7 @@ def read(path: Path, number: int, progress: Any, told: Any, until: float) -> int
 
 def soak(minutes: float, readers: int = 4, life: float = LIFE, pace: float = 0.001, seed: int = 1) -> tuple[str, int]:
     """Write, kill and watch for some minutes; return a line about it and the number of violations."""
-    folder = Path(tempfile.mkdtemp(prefix="simlab-soak-"))
+    folder = Path(tempfile.mkdtemp(prefix="simlab-soak-", dir=PLACE))
     path = folder / "run.h5"
     progress = memoryview(mmap.mmap(-1, 8 * 512)).cast("q")
     progress[0] = -1

@@ -14,7 +14,7 @@ import numpy as np
 
 import simlab
 from simlab.errors import SimlabError
-from tests.crash import Violation, apart, counter
+from tests.crash import PLACE, Violation, apart, counter
 from tests.killing import Call, run_traced
 from tests.recorded import Wrong, compare, expected, record, script
 
@@ -35,7 +35,7 @@ class Traced:
 
 def trace(seed: int, steps: int, begin: float, end: float, window: int = 8) -> Traced | None:
     """Record, killed at a part of the whole, and keep what was written to the file since another part."""
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir=PLACE) as name:
         folder = Path(name)
         path, calls, returned = folder / "run.h5", script(seed, steps), counter()
         total = run_traced(lambda: record(folder / "first.h5", calls, counter(), window) or 0).calls
@@ -133,7 +133,7 @@ def outcome(path: Path, calls: list[Any], returned: int, power: bool) -> str:
 
 def try_state(traced: Traced, file: bytes, journal: dict[str, bytes], what: str, tally: dict[str, int], power: bool = False) -> None:
     """Lay a state out, see what comes of it in a process of its own, and count it."""
-    folder = Path(tempfile.mkdtemp(prefix="simlab-torn-"))
+    folder = Path(tempfile.mkdtemp(prefix="simlab-torn-", dir=PLACE))
     try:
         path = laid_out(folder, traced, file, journal)
         how = apart(lambda: outcome(path, traced.calls, traced.returned, power), what)

@@ -180,4 +180,8 @@ def _episodes(found: Found, store: SimulationStore, rows: int, end_episode: bool
     if end_episode and open_ >= 0 and open_ not in ended and open_ >= len(store.episodes):
         start = store.first_row_of(open_, rows)
         ended[open_] = {"start": start, "length": rows - start} | found.begun.get(open_, {})
+    for lost in set(range(len(store.episodes), max(ended, default=0))) - set(ended):  # nobody told of their end any more
+        start = store.first_row_of(lost, rows)
+        ended[lost] = {"start": start, "length": store.first_row_of(lost + 1, rows) - start} | found.begun.get(lost, {})
+        found.gaps.append(f"what was told at the end of episode {lost}")
     return sorted(ended.items())

@@ -53,7 +53,7 @@ def _in_order(found: Found, rows: int | None) -> list[Window]:
     """Return the windows whose rows follow those of the file and each other; the others are lost."""
     kept: list[Window] = []
     late: list[Window] = []
-    at, time, episode = None, -1, -1
+    at = None
     for window in found.windows:
         count, first = window.count, window.first
         if not 0 <= count <= window.capacity or first < 0:
@@ -65,14 +65,11 @@ def _in_order(found: Found, rows: int | None) -> list[Window]:
         if (at is None and rows is not None and first > rows) or (at is not None and first != at):
             found.gaps.append(f"{count} rows from row {first} on, which do not follow those before")
             continue
-        times, episodes, steps = window.time[:count], window.episode[:count], window.step[:count]
-        wrong = (np.diff(times, prepend=time) <= 0) | (np.diff(episodes, prepend=np.int32(episode)) < 0) | (steps < 0)
+        wrong = _damaged_clock(window, kept[-1] if kept else None)
         if wrong.any():
             n = int(np.argmax(wrong))
             found.gaps.append(f"{count - n} rows from row {first + n} on, whose clock is damaged")
             window.cut(n)
-        if window.count:
-            time, episode = int(window.time[window.count - 1]), int(window.episode[window.count - 1])
         at = first + count
         kept.append(window)
         if wrong.any():
@@ -84,6 +81,22 @@ def _in_order(found: Found, rows: int | None) -> list[Window]:
         else:
             kept.append(window)
     return [w for w in found.windows if any(w is k for k in kept)]
+
+
+def _damaged_clock(window: Window, before: Window | None) -> Any:
+    """Return which rows cannot follow those before them: the run clock goes with the steps, and on from where an episode ended."""
+    count = window.count
+    known = 1 if before is not None and before.count else 0
+    clocks = []
+    for name in ("time", "step", "episode"):
+        here = getattr(window, name)[:count].astype(np.int64)
+        clocks.append(np.concatenate([getattr(before, name)[before.count - 1 : before.count], here]) if known and before else here)
+    time, step, episode = clocks
+    wrong = (step < 0) | (time < step) | (episode < 0)
+    same = episode[1:] == episode[:-1]
+    begins = np.where(same, time[:-1] - step[:-1], time[:-1] + 1)
+    wrong[1:] |= (time[1:] - step[1:] != begins) | (episode[1:] < episode[:-1]) | (same & (step[1:] <= step[:-1]))
+    return wrong[known:]
 
 
 def _logged(lanes: Lanes, count: int) -> Any:

@@ -89,15 +89,27 @@ def survey(file: h5py.File, told: Survey) -> None:
             told.unfinished.append(name)
         unreadable: dict[str, str] = {}
 
-        def visit(inner: str, obj: h5py.HLObject, found: dict[str, str] = unreadable) -> None:
-            if isinstance(obj, h5py.Dataset) and obj.size:
-                try:
-                    obj[tuple(slice(-1, None) for _ in obj.shape)]
-                except _DAMAGE as e:
-                    found[inner] = str(e)
-
-        group.visititems(visit)
+        for inner, dataset in _datasets_below(group, unreadable):
+            try:
+                if dataset.size:
+                    dataset[tuple(slice(-1, None) for _ in dataset.shape)]
+            except _DAMAGE as e:
+                unreadable[inner] = str(e)
         told.unreadable |= {f"{name}/{inner}": why for inner, why in unreadable.items()}
+
+
+def _datasets_below(group: h5py.Group, unreadable: dict[str, str], path: str = "") -> Iterator[tuple[str, h5py.Dataset]]:
+    """Yield the datasets below a group with their paths. (HDF5's own walk crashes where links are damaged.)"""
+    for name in group:
+        try:
+            found = group[name]
+        except _DAMAGE as e:
+            unreadable[path + name] = str(e)
+            continue
+        if isinstance(found, h5py.Group):
+            yield from _datasets_below(found, unreadable, f"{path}{name}/")
+        elif isinstance(found, h5py.Dataset):
+            yield path + name, found
 
 
 def finish_simulation(group: h5py.Group) -> None:
@@ -115,14 +127,11 @@ def cut_simulation(group: h5py.Group, rows: int, episodes: int | None = None) ->
         keep[f"{group.name}/{GROUP_EPISODES}/{EPISODE}"] = episodes
     datasets: list[h5py.Dataset] = []
 
-    def note(name: str, obj: h5py.HLObject) -> None:
-        if not isinstance(obj, h5py.Dataset):
-            return
-        datasets.append(obj)
-        if name.startswith(GROUP_ENVIRONMENT + "/") and name.endswith(TIME_SUFFIX) and obj.is_scale:
-            keep[obj.name] = int(np.searchsorted(obj[...], last, side="right"))  # a time axis of its own
+    for name, dataset in _datasets_below(group, {}):
+        datasets.append(dataset)
+        if name.startswith(GROUP_ENVIRONMENT + "/") and name.endswith(TIME_SUFFIX) and dataset.is_scale:
+            keep[dataset.name] = int(np.searchsorted(dataset[...], last, side="right"))  # a time axis of its own
 
-    group.visititems(note)
     for dataset in datasets:
         axes = [dataset.name] if dataset.is_scale else [dataset.file[r[0]].name for r in dataset.attrs.get("DIMENSION_LIST", ()) if len(r)]
         for axis, scale in enumerate(axes):

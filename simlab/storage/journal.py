@@ -33,6 +33,9 @@ _ALIGN: Final = 64
 _ZEROS: Final = memoryview(bytes(1 << 20))
 _MAP: Final = ".rows"
 _EVENTS: Final = ".events"
+_ENDS: Final = "log.ends"
+_KEPT_ENDS: Final = 64
+"""Of so many segments of the log it is noted where they end; there are a few at a time."""
 
 
 class Journal:
@@ -55,6 +58,15 @@ class Journal:
         self._maps: dict[str, mmap.mmap] = {}
         self._segment = 0
         self._log: int | None = None
+        self._ends = memoryview(bytearray(16 * _KEPT_ENDS)).cast("q")
+        if folder is not None:
+            try:
+                with open(folder / _ENDS, "w+b") as file:
+                    file.write(bytes(16 * _KEPT_ENDS))
+                    file.flush()
+                    self._ends = memoryview(mmap.mmap(file.fileno(), 16 * _KEPT_ENDS)).cast("q")
+            except OSError as e:
+                raise _refused(folder, 16 * _KEPT_ENDS, e) from e
 
     @property
     def is_kept(self) -> bool:
@@ -124,6 +136,9 @@ class Journal:
             if os.write(self._log, frame) < len(frame):
                 os.ftruncate(self._log, end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            slot = self._segment % _KEPT_ENDS * 2
+            self._ends[slot + 1] = end + len(frame)
+            self._ends[slot] = self._segment + 1
         except OSError as e:
             raise _refused(self.folder, len(frame), e) from e
 
@@ -140,7 +155,10 @@ class Journal:
         if self.folder is None:
             return
         for place in sorted(self.folder.glob(f"*{_EVENTS}")):
-            if int(place.name.removesuffix(_EVENTS)) <= segment:
+            number = int(place.name.removesuffix(_EVENTS))
+            if number <= segment:
+                if self._ends[number % _KEPT_ENDS * 2] == number + 1:
+                    self._ends[number % _KEPT_ENDS * 2] = 0
                 place.unlink(missing_ok=True)
 
     def sync(self) -> None:
@@ -225,23 +243,34 @@ def read_maps(folder: Path, first: str = "", only: str = "") -> tuple[list[Mappe
 
 
 def read_events(folder: Path) -> Iterator[tuple[dict[str, Any], bytes] | None]:
-    """Yield the events of a journal in order, each with its bytes; None once for a segment that ends in the middle of one."""
-    segments = sorted(folder.glob(f"*{_EVENTS}"))
-    for place in segments:
+    """Yield the events of a journal in order, each with its bytes; None for each segment that lacks its end, or is not there."""
+    ends = _read_ends(folder)
+    for place in sorted(folder.glob(f"*{_EVENTS}")):
         try:
             raw = place.read_bytes()
         except FileNotFoundError:
             continue
+        number = place.name.removesuffix(_EVENTS)
+        end = ends.pop(int(number), len(raw)) if number.isdigit() else len(raw)  # what lies behind is of a call that did not return
         at = 0
-        while at < len(raw):
-            if at + _FRAME.size > len(raw):
-                yield None
-                break
+        while at + _FRAME.size <= len(raw):
             n, m, crc = _FRAME.unpack_from(raw, at)
             text = raw[at + _FRAME.size : at + _FRAME.size + n]
             data = raw[at + _FRAME.size + n : at + _FRAME.size + n + m]
             if len(text) != n or len(data) != m or zlib.crc32(data, zlib.crc32(text)) != crc:
-                yield None
                 break
             yield json.loads(text), data
             at += _FRAME.size + n + m
+        if at < end:
+            yield None
+    for _ in ends:
+        yield None
+
+
+def _read_ends(folder: Path) -> dict[int, int]:
+    """Return where the segments of the log end that are in use."""
+    try:
+        numbers = np.frombuffer((folder / _ENDS).read_bytes(), np.int64)
+    except (OSError, ValueError):
+        return {}
+    return {int(n) - 1: int(end) for n, end in zip(numbers[::2], numbers[1::2], strict=False) if n > 0}

@@ -200,11 +200,11 @@ def clear_folder(folder: Path) -> None:
 def _when_to_remove(place: Path) -> tuple[bool, bool, bool, int]:
     """Return what sorts the files of a sidecar folder so that those that are left fit together, whenever the work is cut short.
 
-    Clocks first, without which there are no rows; then rows; the log from its end on.
+    Clocks first, without which there are no rows, and what tells where the log ends; then rows; the log from its end on.
     """
     name = place.name
     events = name.endswith(".events")
-    return name.startswith(OWNER), events, "clock" not in name, -int(name[:8]) if events and name[:8].isdigit() else 0
+    return name.startswith(OWNER), events, "clock" not in name and not name.endswith(".ends"), -int(name[:8]) if events and name[:8].isdigit() else 0
 
 
 def remove_folder(folder: Path) -> None:
