@@ -112,7 +112,8 @@ def check(path: Path, name: str, life: int, returned: int, seen: int, dice: np.r
                 if wrong.any():
                     at = np.flatnonzero(wrong)
                     raise Violation(
-                        f"v{v} of {agent} at rows {rows[at][:5]} ({at.size}) is {got[i][at][:5]}, not {wanted[at][:5]}; {n} rows, {returned} had "
+                        f"v{v} of {agent} at rows {rows[at][:5]} ({at.size}) is {got[i][at][:5]}, "
+                        f"not {wanted[at][:5]}; {n} rows, {returned} had "
                         f"returned; present: {there[i][at][:5]}"
                     )
                 if ((there[i] != logged) & ~unsure).any():
@@ -191,7 +192,7 @@ def soak(minutes: float, readers: int = 4, life: float = LIFE, pace: float = 0.0
     try:
         while time.monotonic() < ends:
             number = lives
-            writer = fork(lambda: write(path, number, progress, pace))
+            writer = fork(lambda number=number: write(path, number, progress, pace))
             lives += 1
             if not watching:
                 while progress[0] < 0:
@@ -208,7 +209,7 @@ def soak(minutes: float, readers: int = 4, life: float = LIFE, pace: float = 0.0
                         bad += 1
                         print(f"a reader ended with {os.waitstatus_to_exitcode(status)}", file=sys.stderr)
                         if bad < 20:
-                            watching[fork(lambda i=i: read(path, i + 100 * bad, progress, counts[i], ends))] = i
+                            watching[fork(lambda i=i, n=bad: read(path, i + 100 * n, progress, counts[i], ends))] = i
                 time.sleep(0.01)
             os.kill(writer, signal.SIGKILL)
             os.waitpid(writer, 0)
