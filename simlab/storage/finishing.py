@@ -99,7 +99,7 @@ def survey(file: h5py.File, told: Survey) -> None:
 
 
 def _datasets_below(group: h5py.Group, unreadable: dict[str, str], path: str = "") -> Iterator[tuple[str, h5py.Dataset]]:
-    """Yield the datasets below a group with their paths. (HDF5's own walk crashes where links are damaged.)"""
+    """Yield the datasets below a group with their paths; HDF5's own walk crashes where links are damaged."""
     for name in group:
         try:
             found = group[name]

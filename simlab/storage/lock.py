@@ -204,7 +204,12 @@ def _when_to_remove(place: Path) -> tuple[bool, bool, bool, int]:
     """
     name = place.name
     events = name.endswith(".events")
-    return name.startswith(OWNER), events, "clock" not in name and not name.endswith(".ends"), -int(name[:8]) if events and name[:8].isdigit() else 0
+    return (
+        name.startswith(OWNER),
+        events,
+        "clock" not in name and not name.endswith(".ends"),
+        -int(name[:8]) if events and name[:8].isdigit() else 0,
+    )
 
 
 def remove_folder(folder: Path) -> None:
