@@ -223,9 +223,7 @@ def soak(minutes: float, readers: int = 4, life: float = LIFE, pace: float = 0.0
         table = simlab.list_runs(path)
         if len(table) not in (begun, begun + 1) or not table.complete.all() or int(table.rows.sum()) < total:
             bad += 1
-            traceback.print_exception(
-                Violation(f"{len(table)} simulations with {table.rows.sum()} rows; {begun} with {total} were recorded")
-            )
+            print(f"{len(table)} simulations with {table.rows.sum()} rows; {begun} with {total} were recorded", file=sys.stderr)
     finally:
         for pid in [*watching, *([writer] if writer else [])]:
             with contextlib.suppress(ProcessLookupError):
