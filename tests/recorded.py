@@ -392,6 +392,8 @@ def _compare_episodes(ds: Any, must: Held, may: Held, gaps: bool, n: int) -> Non
                     raise Wrong(f"field {name} of episode {number} is missing")
                 continue
             found = table[name].values[places[number]]
+            if gaps and found != found:
+                continue  # some of its rows are lost, and what was said at its end with them
             if found != value and found != may.episodes[number].get(name):
                 raise Wrong(f"field {name} of episode {number} is {found!r}, given was {value!r}")
         if number in must.ended and not gaps:

@@ -13,8 +13,8 @@ import signal
 import sys
 import tempfile
 import time
-import traceback
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -112,9 +112,8 @@ def check(path: Path, name: str, life: int, returned: int, seen: int, dice: np.r
                 if wrong.any():
                     at = np.flatnonzero(wrong)
                     raise Violation(
-                        f"v{v} of {agent} at rows {rows[at][:5]} ({at.size}) is {got[i][at][:5]}, "
-                        f"not {wanted[at][:5]}; {n} rows, {returned} had "
-                        f"returned; present: {there[i][at][:5]}"
+                        f"v{v} of {agent} at rows {rows[at][:5]} ({at.size}) is {got[i][at][:5]}, not {wanted[at][:5]}; {n} rows, "
+                        f"{returned} had returned; present: {there[i][at][:5]}"
                     )
                 if ((there[i] != logged) & ~unsure).any():
                     raise Violation(f"presence of v{v} of {agent} is wrong at {rows[(there[i] != logged) & ~unsure][:5]} of {n}")
@@ -192,12 +191,12 @@ def soak(minutes: float, readers: int = 4, life: float = LIFE, pace: float = 0.0
     try:
         while time.monotonic() < ends:
             number = lives
-            writer = fork(lambda number=number: write(path, number, progress, pace))
+            writer = fork(partial(write, path, number, progress, pace))
             lives += 1
             if not watching:
                 while progress[0] < 0:
                     time.sleep(0.01)
-                watching = {fork(lambda i=i: read(path, i, progress, counts[i], ends)): i for i in range(readers)}
+                watching = {fork(partial(read, path, i, progress, counts[i], ends)): i for i in range(readers)}
             dies = min(ends, time.monotonic() + life * (0.75 + 0.5 * float(dice.random())))
             while time.monotonic() < dies:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -209,7 +208,7 @@ def soak(minutes: float, readers: int = 4, life: float = LIFE, pace: float = 0.0
                         bad += 1
                         print(f"a reader ended with {os.waitstatus_to_exitcode(status)}", file=sys.stderr)
                         if bad < 20:
-                            watching[fork(lambda i=i, n=bad: read(path, i + 100 * n, progress, counts[i], ends))] = i
+                            watching[fork(partial(read, path, i + 100 * bad, progress, counts[i], ends))] = i
                 time.sleep(0.01)
             os.kill(writer, signal.SIGKILL)
             os.waitpid(writer, 0)
@@ -224,9 +223,7 @@ def soak(minutes: float, readers: int = 4, life: float = LIFE, pace: float = 0.0
         table = simlab.list_runs(path)
         if len(table) not in (begun, begun + 1) or not table.complete.all() or int(table.rows.sum()) < total:
             bad += 1
-            traceback.print_exception(
-                Violation(f"{len(table)} simulations with {table.rows.sum()} rows; {begun} with {total} were recorded")
-            )
+            print(f"{len(table)} simulations with {table.rows.sum()} rows; {begun} with {total} were recorded", file=sys.stderr)
     finally:
         for pid in [*watching, *([writer] if writer else [])]:
             with contextlib.suppress(ProcessLookupError):

@@ -38,7 +38,7 @@ def test_bytes_flipped_in_journals(traced: Traced) -> None:
     tally: dict[str, int] = {}
     for name, data in sorted(traced.journal.items()):
         most = len(data) if name.endswith((".events", ".redo", ".json")) else 200
-        for at in dice.integers(min(most, len(data)), size=3).tolist():
+        for at in dice.integers(min(most, len(data)), size=2).tolist():
             flipped = bytearray(data)
             flipped[at] ^= 1 << int(dice.integers(8))
             state = traced.journal | {name: bytes(flipped)}

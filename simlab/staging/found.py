@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,8 @@ from simlab.storage.journal import Mapped, read_events, read_maps
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _TRIES: Final = 10
+_DAMAGE: Final = (KeyError, TypeError, ValueError, IndexError)
+"""What files that are too short end in."""
 _PLAIN: Final = {bool: np.bool_, int: np.int64, float: np.float64}
 
 
@@ -144,12 +147,20 @@ def read_journal(copied: Copied, schema: Schema) -> Found:
         try:
             sequence = int(window_arrays(each.data, each.head["capacity"])[0][SEQUENCE])
             if sequence > 0:
-                lanes = {m.head["population"]: Lanes.found(m.head, m.data) for m in by_window.get(each.head["window"], ())}
+                lanes = dict(_lanes(found, by_window.get(each.head["window"], ())))
                 staged.append((sequence, Window.found(each.head, each.data, lanes)))
-        except (KeyError, TypeError, ValueError, IndexError) as e:
+        except _DAMAGE as e:
             found.gaps.append(f"the rows of the journal's file {each.name} ({e})")
     found.windows = [window for _, window in sorted(staged, key=lambda pair: pair[0])]
     return found
+
+
+def _lanes(found: Found, maps: Iterable[Mapped]) -> Iterator[tuple[str | None, Lanes]]:
+    for each in maps:
+        try:
+            yield each.head["population"], Lanes.found(each.head, each.data)
+        except _DAMAGE as e:
+            found.gaps.append(f"the rows of the journal's file {each.name} ({e})")
 
 
 def _take(found: Found, event: dict[str, Any], data: bytes) -> None:

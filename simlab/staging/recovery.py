@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab.conventions import EPISODE, STEP
-from simlab.errors import FormatError, RunExistsError, RunNotFoundError, UnfinishedRunWarning, users_frame
+from simlab.errors import FormatError, RunExistsError, RunNotFoundError, SimlabError, StorageError, UnfinishedRunWarning, users_frame
 from simlab.staging.replay import journal_of, whole
 from simlab.storage.diagnose import explain
 from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey, told_damaged
@@ -160,6 +160,16 @@ def recover(source: Path, target: Path, finish: bool = True, lock: WriterLock | 
     lock : WriterLock, optional
         The right to write, of who goes on with the run at once: nobody comes in between.
     """
+    try:
+        return _recover(source, target, finish, lock)
+    except SimlabError:
+        raise
+    except OSError as e:
+        why = os.strerror(e.errno) if e.errno else e
+        raise StorageError(f"{source} cannot be repaired: {why}. Give repair() another output=, or make room and try again.") from e
+
+
+def _recover(source: Path, target: Path, finish: bool, lock: WriterLock | None) -> Repair:
     with _right_to_write(source, in_place=source == target, lock=lock) as folder:
         before = _rows_in_file(source, folder)
         file, overlay, found = whole(source, folder, end_episode=finish)

@@ -172,9 +172,9 @@ def _in_order(found: Found, store: SimulationStore) -> list[tuple[str, int, str,
     return [(population, place, *told[population, place]) for population, place in sorted(told)]
 
 
-def _episodes(found: Found, store: SimulationStore, rows: int, end_episode: bool) -> list[tuple[int, dict[str, object]]]:
+def _episodes(found: Found, store: SimulationStore, rows: int, end_episode: bool) -> list[tuple[int, dict[str, Any]]]:
     """Return the episodes that ended, and the one that was open."""
-    ended: dict[int, dict[str, object]] = dict(found.ended)
+    ended: dict[int, dict[str, Any]] = {n: dict(fields) for n, fields in found.ended.items()}
     number = store.episode_of_row(rows - 1) if rows else -1
     open_ = max([number, *found.begun], default=-1)
     if end_episode and open_ >= 0 and open_ not in ended and open_ >= len(store.episodes):
@@ -184,4 +184,7 @@ def _episodes(found: Found, store: SimulationStore, rows: int, end_episode: bool
         start = store.first_row_of(lost, rows)
         ended[lost] = {"start": start, "length": store.first_row_of(lost + 1, rows) - start} | found.begun.get(lost, {})
         found.gaps.append(f"what was told at the end of episode {lost}")
+    for fields in ended.values():  # rows may be lost
+        start, length = int(fields["start"]), int(fields["length"])
+        fields["start"], fields["length"] = min(start, rows), min(length, max(0, rows - start))
     return sorted(ended.items())

@@ -1,0 +1,303 @@
+"""A disk that is full, a second writer, files that go away, children that exit: told, and nothing else lost."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import simlab
+from simlab.errors import RunInUseError, SimlabError, StateError, StorageError
+from tests.recorded import small_windows
+
+IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+needs_mount = pytest.mark.skipif(not IS_ROOT or sys.platform != "linux", reason="a small disk is mounted by root")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(place)], capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip(f"nothing can be mounted here: {done.stderr!r}")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def fill(folder: Path, leave: int = 0) -> Path:
+    """Take all the room of a disk but for some bytes."""
+    ballast = folder / "ballast"
+    stat = os.statvfs(folder)
+    free = stat.f_bavail * stat.f_frsize
+    with open(ballast, "wb", buffering=0) as file, contextlib.suppress(OSError):  # the writer's thread takes room too
+        for _ in range(max(0, free - leave) // 4096):
+            file.write(bytes(4096))
+    return ballast
+
+
+def step(log: Any, t: int, extra: dict[str, Any] | None = None) -> None:
+    dice = np.random.default_rng(t)
+    log.log_step(t, {"a": {"x": dice.random(64), "rewards": float(t)} | (extra or {})}, environment={"n": t + 1})
+
+
+def check(path: Path, steps: list[int], extra: dict[str, list[int]] | None = None) -> None:
+    """See that these steps are there, with their values, and no others."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with simlab.open_run(path) as ds:
+            assert ds.step.values.tolist() == steps
+            if steps:
+                np.testing.assert_array_equal(ds.x.values[0], np.stack([np.random.default_rng(t).random(64) for t in steps]))
+                np.testing.assert_array_equal(ds.n.values, np.array(steps) + 1)
+
+
+FAULTS: dict[str, Callable[[Any, int], None]] = {
+    "chunk": lambda log, t: step(log, t),
+    "commit": lambda log, t: log.flush(),
+    "structure": lambda log, t: step(log, t, {f"late_{t}": np.zeros(40)}),
+    "journal": lambda log, t: step(log, t, {f"wide_{t}": np.zeros(20_000)}),
+    "attach": lambda log, t: log.attach(f"a{t}", {"big": np.random.default_rng(1).random(60_000)}),
+    "finalize": lambda log, t: log.finalize(),
+}
+
+
+@needs_mount
+@pytest.mark.parametrize("leave", [0, 9_000, 120_000])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_full_disk(small_disk: Path, fault: str, leave: int) -> None:
+    path, logged = small_disk / "run.h5", []
+    with small_windows(8):
+        log = simlab.HDF5Logger(path)
+        for t in range(20):
+            step(log, t)
+            logged.append(t)
+        ballast = fill(small_disk, leave)
+        refused, told = 0, []
+        for t in range(20, 60):
+            try:
+                if fault != "chunk" and t % 3 == 0:
+                    FAULTS[fault](log, t)
+                    if fault == "finalize":
+                        break
+                    if fault in ("structure", "journal"):
+                        logged.append(t)
+                        log.flush()
+                else:
+                    step(log, t)
+                    logged.append(t)
+            except StorageError as e:
+                refused += 1
+                told.append(str(e))
+                if refused > 6:
+                    break
+            except StateError:
+                break
+        check(path, logged)
+        ballast.unlink()
+        if repr(log).find("finalized") < 0:
+            for t in range(100, 120):
+                for _ in range(3):
+                    try:
+                        step(log, t)
+                        logged.append(t)
+                        break
+                    except StorageError as e:
+                        told.append(str(e))
+                else:
+                    raise AssertionError("it goes on refusing after there is room")
+            finalize(log)
+    assert all(str(path) in text for text in told), told
+    check(path, logged)
+    assert [p.name for p in small_disk.iterdir()] == ["run.h5"]
+
+
+def finalize(log: Any) -> None:
+    for _ in range(3):
+        try:
+            log.finalize()
+            return
+        except StorageError:
+            continue
+    log.finalize()
+
+
+HOLDER = """
+    import os, sys, time
+    import simlab
+    log = simlab.HDF5Logger(sys.argv[1])
+    log.log_env_step(0, {"n": 1})
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+"""
+
+
+def holder(path: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(HOLDER), str(path)], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_second_writer_is_refused_and_a_dead_ones_right_taken(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    process = holder(path)
+    try:
+        for mode in ("a", "w"):
+            with pytest.raises(RunInUseError, match=f"process {process.pid}"):
+                simlab.HDF5Logger(path, mode=mode)  # type: ignore[arg-type]
+        with pytest.raises(RunInUseError, match=f"process {process.pid}"):
+            simlab.repair(path)
+        owner = path.with_name("run.h5.journal") / "owner.json"
+        told = json.loads(owner.read_text())
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with simlab.HDF5Logger(path, mode="a", simulation="next") as log:
+        log.log_env_step(0, {"n": 2})
+    assert simlab.open_run(path, "simulation_0001").n.values.tolist() == [1]
+    assert simlab.open_run(path, "next").n.values.tolist() == [2]
+    # A writer on another machine, which was heard of just now
+    owner.parent.mkdir()
+    owner.write_text(json.dumps(told | {"host": "elsewhere", "machine": "other"}))
+    with pytest.raises(RunInUseError, match="on elsewhere"):
+        simlab.HDF5Logger(path, mode="a")
+    os.utime(owner, (1, 1))
+    simlab.HDF5Logger(path, mode="a", simulation="later").finalize()
+
+
+@pytest.mark.parametrize("what", ["sidecar", "file", "replaced", "folder"])
+def test_things_go_away_under_the_writer(tmp_path: Path, what: str) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    path = folder / "run.h5"
+    with small_windows(8):
+        log = simlab.HDF5Logger(path)
+        for t in range(12):
+            step(log, t)
+        log.flush()
+        if what == "sidecar":
+            shutil.rmtree(folder / "run.h5.journal")
+        elif what == "file":
+            path.unlink()
+        elif what == "replaced":
+            path.unlink()
+            path.write_bytes(b"something else")
+        else:
+            shutil.rmtree(folder)
+        told = []
+        for t in range(12, 60):
+            try:
+                step(log, t, {f"late_{t}": 1.0})
+            except SimlabError as e:
+                told.append(str(e))
+        try:
+            log.finalize()
+        except SimlabError as e:
+            told.append(str(e))
+    assert told or what == "sidecar"
+    if what == "replaced":
+        assert path.read_bytes() == b"something else"
+    log._stage = None  # nobody is left to try again
+    if what == "sidecar":
+        check(path, list(range(len(simlab.open_run(path).time))))
+
+
+@pytest.mark.parametrize("how", ["exit", "os_exit", "exception", "kill", "return"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_never_harm_the_file(tmp_path: Path, method: str, how: str) -> None:
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"no {method} here")
+    if method != "fork" and how not in ("exit", "return"):
+        pytest.skip("a child that has nothing of its parent")
+    path = tmp_path / "run.h5"
+    with small_windows(8):
+        log = simlab.HDF5Logger(path)
+        for t in range(20):
+            step(log, t)
+        child = multiprocessing.get_context(method).Process(target=leave, args=(how,))
+        child.start()
+        child.join(60)
+        assert not child.is_alive()
+        for t in range(20, 40):
+            step(log, t)
+        assert (path.parent / "run.h5.journal" / "owner.json").exists()
+        check(path, list(range(40)))
+        log.finalize()
+    check(path, list(range(40)))
+
+
+def leave(how: str) -> None:
+    """End a process in some way."""
+    if how == "exit":
+        sys.exit(3)
+    elif how == "os_exit":
+        os._exit(3)
+    elif how == "exception":
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        raise RuntimeError("a child's own")
+    elif how == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_logging_from_a_forked_child_is_refused(tmp_path: Path) -> None:
+    if not hasattr(os, "fork"):
+        pytest.skip("nothing forks here")
+    log = simlab.HDF5Logger(tmp_path / "run.h5")
+    step(log, 0)
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            step(log, 1)
+        except StateError as e:
+            status = 0 if "forked" in str(e) else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    step(log, 1)
+    log.finalize()
+    check(tmp_path / "run.h5", [0, 1])
+
+
+@needs_mount
+def test_read_only_remount(small_disk: Path) -> None:
+    path = small_disk / "run.h5"
+    with small_windows(8):
+        log = simlab.HDF5Logger(path)
+        for t in range(12):
+            step(log, t)
+        log.flush()
+    copy = small_disk / "copy"
+    copy.mkdir()
+    for place in (path, path.with_name("run.h5.journal")):
+        (shutil.copytree if place.is_dir() else shutil.copy)(place, copy / place.name)  # type: ignore[operator]
+    owner = copy / "run.h5.journal" / "owner.json"
+    owner.write_text(json.dumps(json.loads(owner.read_text()) | {"pid": 0}))
+    log.finalize()
+    del log
+    gc.collect()  # what is mapped from the journal
+    assert subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=False).returncode == 0
+    check(copy / "run.h5", list(range(12)))  # a dead writer's run, where nobody may write
+    with pytest.raises(StorageError):
+        simlab.repair(copy / "run.h5")
+    with pytest.raises(StorageError):
+        simlab.HDF5Logger(path, mode="a", simulation="more")
+    with pytest.raises(StorageError):
+        simlab.HDF5Logger(small_disk / "new.h5")
