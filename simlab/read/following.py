@@ -27,7 +27,8 @@ def follow(
     """Iterate over what is new in a run while it is being recorded.
 
     It begins with what is there already, may be started before the run, and ends when the run ends. If the writer dies, what it had logged
-    is handed out, an `UnfinishedRunWarning` says so, and it ends too.
+    is handed out, an `UnfinishedRunWarning` says so, and it ends too. A step is handed out once the next one has begun; what an agent logs
+    later than that to a step that is past is not handed out again.
 
     Parameters
     ----------
@@ -79,9 +80,10 @@ def follow(
             time.sleep(every)
             continue
         with ds:
-            if by == "steps" and ds.sizes[TIME] > seen:
-                yield ds.isel({TIME: slice(seen, None)})
-                seen = ds.sizes[TIME]
+            rows = ds.sizes[TIME] - (1 if live else 0)  # agents may still be logging the newest one
+            if by == "steps" and rows > seen:
+                yield ds.isel({TIME: slice(seen, rows)})
+                seen = rows
             elif by == "episodes":
                 table = ds.sim.episodes
                 for number in table[EPISODE].values[table.complete.values].tolist():

@@ -153,7 +153,7 @@ class HDF5Logger(LogCalls):
         try:
             left = None
             if after is not False:
-                found = continue_simulation(self._file, simulation, after, attributes, default)
+                found = continue_simulation(self._file, simulation, after, attributes, default, given)
                 if found is not None:
                     self.simulation, self._store, left = found
             if left is None:

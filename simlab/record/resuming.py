@@ -55,7 +55,7 @@ def settle(path: Path, finish: bool) -> tuple[Repair | None, WriterLock | None]:
 
 
 def continue_simulation(
-    file: RunFile, name: str | None, step: int | None, told: dict[str, Any], compression: Compression
+    file: RunFile, name: str | None, step: int | None, told: dict[str, Any], compression: Compression, given: Schema
 ) -> tuple[str, SimulationStore, Left] | None:
     """Return the simulation to go on with, and what it was left with; None if the file has no such simulation yet.
 
@@ -69,6 +69,8 @@ def continue_simulation(
         The step of the newest episode to go on after; None cuts nothing.
     told : dict
         Attributes that the caller gave; they are recorded with the seam.
+    given : Schema
+        What the caller declares; it has to agree before anything is changed.
     """
     there = file.simulations()
     if name is None and there:
@@ -76,6 +78,7 @@ def continue_simulation(
     if name is None or name not in there:
         return None
     store = SimulationStore(file, f"/{name}", compression)
+    settle_schema(given, read_left(store))
     told = {k: v.item() if hasattr(v, "item") else v for k, v in told.items() if k != ATTR_SCHEMA}
     reopen(store, step, {"date": told.pop(ATTR_DATE), "source": file.version, **told})
     return name, store, read_left(store)

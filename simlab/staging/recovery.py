@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from simlab.conventions import EPISODE, STEP
-from simlab.errors import FormatError, RunExistsError, RunNotFoundError, SimlabError, StorageError, UnfinishedRunWarning, users_frame
+from simlab.errors import (
+    FormatError,
+    RunExistsError,
+    RunInUseError,
+    RunNotFoundError,
+    SimlabError,
+    StorageError,
+    UnfinishedRunWarning,
+    users_frame,
+)
 from simlab.staging.replay import journal_of, whole
 from simlab.storage.diagnose import explain
 from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey, told_damaged
@@ -22,7 +31,7 @@ from simlab.storage.overlay import Overlay
 from simlab.storage.redo import NAME, apply_redo, redo_onto, write_redo
 from simlab.storage.runfile import refuse_if_open_elsewhere
 from simlab.storage.superblock import ends_early, is_marked
-from simlab.storage.writable import reserve
+from simlab.storage.writable import being_recorded, reserve
 
 
 @dataclass(slots=True)
@@ -122,6 +131,8 @@ def repair(path: str | os.PathLike[str], output: str | os.PathLike[str] | None =
         raise RunNotFoundError(explain(source) or f"{source} is no file.")
     if target != source and target.exists():
         raise RunExistsError(f"{target} exists already. Choose another name for the repaired file.")
+    if os.path.realpath(source) in being_recorded:
+        raise RunInUseError(f"{source} is being recorded by this process. Finalize its logger first.")
     close_handles(source)
     refuse_if_open_elsewhere(source)
     if ends_early(source) and not sidecar(source).is_dir():
@@ -173,6 +184,12 @@ def _recover(source: Path, target: Path, finish: bool, lock: WriterLock | None) 
     with _right_to_write(source, in_place=source == target, lock=lock) as folder:
         before = _rows_in_file(source, folder)
         file, overlay, found = whole(source, folder, end_episode=finish)
+        if source == target and any("which is not here" in gap for gap in found.gaps):
+            file.close()
+            raise StorageError(
+                f"{source} was left with {found.gaps[0]}. Repair it on the machine that has it, or bring it back; "
+                "repair(output=...) makes a copy without them."
+            )
         told = Repair(target, False, gaps=found.gaps, begun=found.begun)
         try:
             with told_damaged(source):

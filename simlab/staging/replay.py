@@ -9,6 +9,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
+from simlab.conventions import COMPLETE
 from simlab.errors import SimlabError
 from simlab.schema import Schema
 from simlab.schema.keeping import schema_from_json, schema_to_json
@@ -83,6 +84,10 @@ def _replayed(file: WritableFile, folder: Path, end_episode: bool, copied: Copie
             return Found(Schema())
         copied = copy_journal(journal)
         simulation = owner.simulation if owner is not None else ""
+        if owner is not None and is_out_of_reach(owner) and file.has(f"/{simulation}") and not is_complete(file.file, simulation):
+            found = Found(Schema(), simulation)
+            found.gaps.append(f"the rows of the journal {owner.journal}, which is not here")
+            return found
     simulation = simulation_of(copied, simulation)
     found = read_journal(copied, schema_of(file.file, simulation))
     if simulation and file.has(f"/{simulation}"):
@@ -93,6 +98,16 @@ def _replayed(file: WritableFile, folder: Path, end_episode: bool, copied: Copie
     elif found.windows:
         found.gaps.append(f"the journal of simulation {simulation!r}, which the file does not hold")
     return found
+
+
+def is_out_of_reach(owner: Owner) -> bool:
+    """Whether a writer kept its journal in a folder that is not here: on another machine, or gone."""
+    return bool(owner.journal) and not Path(owner.journal).is_dir()
+
+
+def is_complete(file: Any, simulation: str) -> bool:
+    """Whether a simulation of an HDF5 file was finalized."""
+    return bool(file[simulation][COMPLETE][()])
 
 
 def simulation_of(copied: Copied, told: str) -> str:

@@ -66,7 +66,7 @@ class Journal:
                     file.flush()
                     self._ends = memoryview(mmap.mmap(file.fileno(), 16 * _KEPT_ENDS)).cast("q")
             except OSError as e:
-                raise _refused(folder, 16 * _KEPT_ENDS, e) from e
+                raise self._refused(16 * _KEPT_ENDS, e) from e
 
     @property
     def is_kept(self) -> bool:
@@ -97,9 +97,26 @@ class Journal:
                 mapped = mmap.mmap(file.fileno(), start + size)
         except OSError as e:
             work.unlink(missing_ok=True)
-            raise _refused(self.folder, start + size, e) from e
+            raise self._refused(start + size, e) from e
         self._maps[name] = mapped
         return memoryview(mapped)[start:]
+
+    def _refused(self, size: int, e: OSError) -> StorageError:
+        assert self.folder is not None
+        if (self.folder / _ENDS).exists():
+            error = StorageError(
+                f"The journal {self.folder} cannot grow by {size} bytes: {e.strerror or e}. This call's values are not recorded; what was "
+                "logged before is safe. Make room, give another journal_dir=, or record with durability='none'."
+            )
+        else:
+            error = StorageError(
+                f"The journal {self.folder} was removed while it was used. This call's values are not recorded. From here on rows are "
+                "kept in memory only until they are in the run file; they no longer survive the process."
+            )
+            self.close()
+            self.folder = None
+        error.errno = e.errno
+        return error
 
     def publish(self, name: str) -> None:
         """Put what was allocated last under a name in the place of what had that name before."""
@@ -130,6 +147,7 @@ class Journal:
         frame = b"".join([_FRAME.pack(len(text), len(data), zlib.crc32(data, zlib.crc32(text))), text, data])
         try:
             if self._log is None:
+                os.stat(self.folder / _ENDS)  # is not there if somebody removed the journal, even if the folder is there again
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
                 self._log = os.open(self.folder / f"{self._segment:08d}{_EVENTS}", flags, 0o666)
             end = os.lseek(self._log, 0, os.SEEK_END)
@@ -140,7 +158,7 @@ class Journal:
             self._ends[slot + 1] = end + len(frame)
             self._ends[slot] = self._segment + 1
         except OSError as e:
-            raise _refused(self.folder, len(frame), e) from e
+            raise self._refused(len(frame), e) from e
 
     def cut(self) -> int:
         """Begin a new segment of the log and return the number of the one that ended."""
@@ -176,15 +194,6 @@ class Journal:
         self._maps.clear()
         if self._removed_at_end and self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
-
-
-def _refused(folder: Path, size: int, e: OSError) -> StorageError:
-    error = StorageError(
-        f"The journal {folder} cannot grow by {size} bytes: {e.strerror or e}. This call's values are not recorded; what was logged "
-        "before is safe. Make room, give another journal_dir=, or record with durability='none'."
-    )
-    error.errno = e.errno
-    return error
 
 
 @dataclass(slots=True)

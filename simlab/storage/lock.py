@@ -19,6 +19,7 @@ from typing import Any, Final
 from simlab.errors import RunInUseError
 
 SUFFIX: Final = ".journal"
+_TURNSTILE: Final = "owner.json.turnstile"
 OWNER: Final = "owner.json"
 _DEAD: Final = f"{OWNER}.dead"
 """A dead writer's, from when another takes over."""
@@ -95,14 +96,14 @@ def owner_of(folder: Path) -> Owner | None:
 
 def _told_in(place: Path) -> Owner | None:
     try:
-        told = json.loads(place.read_text(encoding="utf-8"))
         silent = max(0.0, time.time() - place.stat().st_mtime)
+        told = json.loads(place.read_text(encoding="utf-8"))
         texts = [str(told[k]) for k in ("host", "machine", "born", "simulation", "journal")]
         return Owner(int(told["pid"]), texts[0], texts[1], texts[2], texts[3], texts[4], silent)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError):  # its writer was killed while it made it
-        return Owner(0, platform.node(), _machine(), "", "", "", 0.0)
+    except (ValueError, KeyError, TypeError):  # damaged: whoever it is, a writer that lives touches it now and then
+        return Owner(0, "an unknown machine", "", "", "", "", silent)
 
 
 class WriterLock:
@@ -132,6 +133,7 @@ class WriterLock:
         told = {"pid": os.getpid(), "host": platform.node(), "machine": _machine(), "born": born(os.getpid())}
         told |= {"simulation": "", "journal": ""}
         place, mine = self.folder / OWNER, self.folder / f"{OWNER}.{os.getpid()}"
+        turnstile = _one_at_a_time(self.folder)
         try:
             for _ in range(3):
                 other = owner_of(self.folder)
@@ -147,7 +149,7 @@ class WriterLock:
                     told |= {"simulation": other.simulation, "journal": other.journal}
                 mine.write_text(json.dumps(told), encoding="utf-8")
                 if other is not None:
-                    # Only one of several that find a dead writer can rename its file.
+                    # Of several that find a dead writer, only the one in the turnstile comes here.
                     with contextlib.suppress(FileNotFoundError):
                         os.replace(place, self.folder / _DEAD)
                 try:
@@ -159,6 +161,8 @@ class WriterLock:
             raise RunInUseError(f"{self.path} was taken by another process at the same time. Use another name.")
         finally:
             mine.unlink(missing_ok=True)
+            if turnstile is not None:
+                os.close(turnstile)
 
     def tell(self, simulation: str, journal: Path | None) -> None:
         """Tell what is recorded, and where the journal lies."""
@@ -173,6 +177,9 @@ class WriterLock:
 
     def beat(self) -> bool:
         """Show that the writer lives, and say whether the run is still its own."""
+        if owner_of(self.folder) is None:  # nobody else has taken the run
+            self.folder.mkdir(exist_ok=True)
+            self.tell(self._told["simulation"], Path(self._told["journal"]) if self._told["journal"] else None)
         if not self._is_mine():
             return False
         with contextlib.suppress(OSError):
@@ -213,11 +220,27 @@ def _when_to_remove(place: Path) -> tuple[bool, bool, bool, int]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a sidecar folder: the owner last, so that nobody comes in between, and nothing is left without one."""
+    """Remove a sidecar folder: all at once by taking its name away, so that nobody finds a part of it."""
+    trash = folder.with_name(f".{folder.name}.removed-{os.getpid()}-{time.monotonic_ns()}")
+    with contextlib.suppress(OSError):
+        os.rename(folder, trash)
+        folder = trash
     with contextlib.suppress(FileNotFoundError):
         for place in sorted(folder.iterdir(), key=_when_to_remove):
             place.unlink(missing_ok=True)
         folder.rmdir()
+
+
+def _one_at_a_time(folder: Path) -> int | None:
+    """Wait until no other process of this machine is taking over the run; return what to close afterwards."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: the file that is exclusively made has to do
+        return None
+    number = os.open(folder / _TURNSTILE, os.O_RDWR | os.O_CREAT, 0o666)
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(number, fcntl.LOCK_EX)
+    return number
 
 
 def _exclusively(source: Path, place: Path) -> None:

@@ -139,7 +139,6 @@ class RunFile(WritableFile):
                 },
             )
         self.version = f"simlab {version}"
-        self._identity: tuple[int, int] | None = None
         being_recorded[os.path.realpath(path)] = self
 
     def simulations(self) -> list[str]:
@@ -184,11 +183,10 @@ class RunFile(WritableFile):
     def beat(self) -> bool:
         """Show that the writer lives, and say whether the run is still its own: nobody took it over, deleted or replaced it."""
         try:
-            found = os.stat(self.path)
+            self.must_be_there()
         except OSError:
             return False
-        self._identity = self._identity or (found.st_dev, found.st_ino)
-        return self._identity == (found.st_dev, found.st_ino) and self.lock.beat()
+        return self.lock.beat()
 
     def close(self) -> None:
         """Close the file and give up the right to write it. More than once is no error."""

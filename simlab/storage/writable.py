@@ -8,6 +8,7 @@ is opened anew. So nothing may hold on to a handle: objects are asked for by the
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import weakref
 from collections.abc import Iterator
@@ -65,11 +66,13 @@ class WritableFile:
         self._turns: Turns | None = None
         self._depth = 0
         self._room = 0
+        self._identity: tuple[int, int] | None = None
         self._datasets: dict[str, h5py.Dataset] = {}
         self._overlay = overlay
         self._is_new = overlay is not None and folder is not None
         if overlay is None:
             self._open()
+            self.must_be_there()
         else:
             self._open_overlay(new=len(overlay) == 0)
 
@@ -120,6 +123,7 @@ class WritableFile:
         """
         with self.changing():
             if self._overlay is None:
+                self.must_be_there()
                 self._close_handle()
                 self._overlay = Overlay(self.path)
                 self._open_overlay()
@@ -135,6 +139,7 @@ class WritableFile:
                 _write_new(overlay, self.path, self._sync)
                 self._is_new = False
             else:
+                self._folder.mkdir(exist_ok=True)  # somebody may have removed it
                 place = write_redo(overlay, self._folder)
                 try:
                     reserve(self.path, len(overlay))
@@ -150,6 +155,7 @@ class WritableFile:
             self._overlay = None
             if not self._is_new:
                 self._open()
+                self.must_be_there()
 
     def _discard(self) -> None:
         if self._overlay is None or self._folder is None or self._is_new:
@@ -178,6 +184,7 @@ class WritableFile:
         if self.file:
             self.file.close()
             if self._overlay is None and self._room:
+                self.must_be_there()
                 trim(self.path)
                 self._room = 0
 
@@ -192,14 +199,31 @@ class WritableFile:
         if self._overlay is not None or not hasattr(os, "posix_fallocate"):
             return
         if self._room < size:
+            self.must_be_there()
             end, more = os.stat(self.path).st_size, size - self._room + _MARGIN
             reserve(self.path, end + more)
             self._room += more
         self._room -= size
 
     def flush(self) -> None:
-        """Hand what was written to the system, or with ``sync`` to the disk."""
+        """Hand what was written to the system."""
+        self.must_be_there()
         self.file.flush()
+
+    def must_be_there(self) -> None:
+        """Raise if the file at the path is not the one that was opened: what goes by the path would go into another one.
+
+        Raises
+        ------
+        FileNotFoundError
+            If it was deleted or replaced.
+        """
+        if self._folder is None or self._is_new:
+            return
+        found = os.stat(self.path)
+        self._identity = self._identity or (found.st_dev, found.st_ino)
+        if self._identity != (found.st_dev, found.st_ino):
+            raise FileNotFoundError(errno.ENOENT, "it was replaced by another file", str(self.path))
 
     def sync(self) -> None:
         """Have everything reach the disk itself."""
