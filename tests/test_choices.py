@@ -226,3 +226,27 @@ def test_a_run_of_another_machine_says_that_rows_may_come_late(path: Path) -> No
         with pytest.warns(UserWarning, match="is being recorded on elsewhere"):
             assert simlab.open_run(path).n.values.tolist() == list(range(10))
         owner.write_text(mine)
+
+
+def test_another_file_in_its_place_is_never_touched(path: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.h5"
+    with simlab.HDF5Logger(other) as log:
+        for t in range(500):
+            log.log_env_step(t, {"m": t})
+    theirs = other.read_bytes()
+    log = simlab.HDF5Logger(path)
+    for t in range(100):
+        log.log_env_step(t, {"n": t})
+    os.replace(other, path)
+
+    def go_on() -> None:
+        for t in range(100, 3000):
+            log.log_env_step(t, {"n": t, f"late_{t // 500}": 1})
+        log.finalize()
+
+    with pytest.raises(StorageError):
+        go_on()
+    with pytest.raises(StorageError):
+        log.finalize()
+    assert path.read_bytes() == theirs
+    log._stage = None  # nothing is left to finalize

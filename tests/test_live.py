@@ -225,3 +225,20 @@ def _no_sidecar_is_left(path: Path) -> Iterator[None]:
     yield
     left = path.with_name(path.name + ".journal")
     assert not left.exists() or path.exists()
+
+
+def test_follow_hands_out_whole_steps(path: Path) -> None:
+    code = """
+        import sys, time, simlab
+        with simlab.HDF5Logger(sys.argv[1]) as log:
+            for t in range(40):
+                for a in range(3):
+                    log.log_agent_step(f"a{a}", t, {"r": float(t)})
+                    time.sleep(0.01)
+    """
+    writer = subprocess.Popen([sys.executable, "-c", textwrap.dedent(code), str(path)])
+    there = np.zeros(3, int)
+    for new in simlab.follow(path, every=0.05, timeout=20):
+        there += new.sim.present("r").values.sum(axis=1)
+    assert there.tolist() == [40, 40, 40]
+    assert writer.wait() == 0

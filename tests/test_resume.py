@@ -132,3 +132,15 @@ def test_resume_wants_mode_a(path: Path) -> None:
     with pytest.raises(InputError, match="neither True"):
         simlab.HDF5Logger(path, mode="a", resume=-3)
     assert not path.exists()
+
+
+def test_a_refused_resume_changes_nothing(path: Path) -> None:
+    with simlab.HDF5Logger(path, {"rewards": {"name": "reward", "dtype": "float32"}}) as log:
+        log.log_agent_step("a", 0, {"reward": 1.0})
+    before = path.read_bytes()
+    with pytest.raises(SchemaError):
+        simlab.HDF5Logger(path, {"rewards": {"name": "reward", "dtype": "int32"}}, mode="a", resume=True)
+    assert simlab.list_runs(path).complete.tolist() == [True]
+    with simlab.open_run(path) as ds:
+        assert "resumed" not in ds.attrs
+    assert len(path.read_bytes()) == len(before)

@@ -9,7 +9,7 @@ import contextlib
 from pathlib import Path
 from typing import Any
 
-from simlab.conventions import COMPLETE
+from simlab.conventions import COMPLETE, GROUP_REPORT
 from simlab.errors import SimlabError
 from simlab.schema import Schema
 from simlab.schema.keeping import schema_from_json, schema_to_json
@@ -142,7 +142,13 @@ def replay(found: Found, store: SimulationStore, end_episode: bool = True, retur
     """
     schema = found.schema
     encoders = Encoders()
-    committer = Committer(store, encoders, Journal(None), returns=returns)
+    counted = {name: int(store.dataset(f"{GROUP_REPORT}/{name}")[()]) for name in ("values", "bytes_raw")}
+
+    def report() -> dict[str, float]:
+        tally = committer.tally
+        return {"rows": rows, "values": counted["values"] + tally.values, "bytes_raw": counted["bytes_raw"] + tally.bytes_raw}
+
+    committer = Committer(store, encoders, Journal(None), report, returns)
     span = max((w.capacity for w in found.windows), default=1)
     rows = store.rows
 
