@@ -100,7 +100,7 @@ class Committer:
         for episode, fields in job.ended:
             store.episodes.write(episode, fields | self._returns_of(episode, fields, added, job.variables))
         self.committed = max(self.committed, job.rows)
-        store.commit(self.committed, self._report())
+        store.commit(self.committed, self._told(job, tally))
         self._tails |= tails
         self._clocks.clear()
         self._count(job, tally, added)
@@ -110,6 +110,15 @@ class Committer:
             window.retire()
         if job.segment is not None:
             self._journal.forget(job.segment)
+
+    def _told(self, job: Job, tally: Tally) -> dict[str, float]:
+        """Return the counters with what a job adds, which is in the file with them."""
+        told = dict(self._report())
+        if told:
+            leaves = job.window is None or job.release
+            told["values"] += sum(len(b.values) - b.again for b in job.blocks) + (tally.values if leaves else 0)
+            told["bytes_raw"] += sum(b.values[int(b.again) :].nbytes for b in job.blocks) + (tally.bytes_raw if leaves else 0)
+        return told
 
     def _prepare(self, job: Job) -> None:
         """Make what structure there is to make, in one step, and write who is new."""
