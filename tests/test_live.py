@@ -97,6 +97,16 @@ def test_a_run_of_this_process(path: Path) -> None:
         assert ds.n.values.tolist() == list(range(600))
 
 
+def test_presence_of_several_variables(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(400):
+            log.log_agent_step("a", t, {"x": 1.0} | ({"y": 2.0} if t % 2 else {}) | ({"z": 3.0} if t > 300 else {}))
+        ds = simlab.open_run(path)
+        rows = np.arange(400)
+        for name, wanted in (("x", rows >= 0), ("y", rows % 2 == 1), ("z", rows > 300), ("x", rows >= 0)):
+            assert (ds.sim.present(name).values[0] == wanted).all()
+
+
 def test_refresh_gives_the_longer_one(path: Path) -> None:
     with simlab.HDF5Logger(path) as log:
         log.log_env_step(0, {"n": 0})

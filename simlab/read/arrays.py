@@ -76,7 +76,9 @@ class BitArray(BackendArray):
 
     def _read(self, key: tuple[Any, ...]) -> Array:
         recent: OrderedDict[Any, Array] = self.stored.source.remembered("recent bits", OrderedDict)
-        name = (self.stored.path, self.shape, tuple(k.tobytes() if isinstance(k, np.ndarray) else str(k) for k in key))
+        # Of a run that is being recorded, every variable's bits are put together by themselves.
+        own = getattr(self.stored, "masks", None)
+        name = (self.stored.path, own, self.shape, tuple(k.tobytes() if isinstance(k, np.ndarray) else str(k) for k in key))
         bits = recent.get(name)
         if bits is None:
             bits = self.stored.read(*key)
