@@ -27,7 +27,7 @@ from simlab.errors import FormatError, SimlabError
 from simlab.storage.attributes import read_attributes
 from simlab.storage.damage import ODD, reason
 from simlab.storage.dtypes import StoredType, logged_type
-from simlab.storage.entries import address
+from simlab.storage.entries import address, address_of
 from simlab.storage.opening import RunSource
 from simlab.storage.reading import StoredVariable
 
@@ -203,7 +203,7 @@ def _scale_of(scales: dict[int, str], dataset: h5py.Dataset, references: Any) ->
     scale = h5py.h5r.dereference(references[0], dataset.id)
     if scale is None:
         raise ValueError("a reference that leads nowhere")
-    name = scales.get(h5py.h5o.get_info(scale).addr)
+    name = scales.get(address_of(scale))
     if name is None:
         found = h5py.h5r.get_name(references[0], dataset.id)
         name = found.decode().rsplit("/", 1)[-1] if found else ""

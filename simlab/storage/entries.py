@@ -65,4 +65,13 @@ def _path(obj: h5py.HLObject) -> str:
 
 def address(obj: h5py.HLObject) -> int:
     """Return where an object lies; two names of one object share it."""
-    return int(h5py.h5o.get_info(obj.id).addr)
+    return address_of(obj.id)
+
+
+def address_of(number: h5py.h5i.ObjectID) -> int:
+    """Return where an object lies.
+
+    ``h5o.get_info`` would read the index of a dataset's chunks too, and crashes where that is damaged.
+    """
+    low, high = h5py.h5g.get_objinfo(number, b".").objno
+    return int(low) + (int(high) << 32)

@@ -91,7 +91,7 @@ def _is_simulation(group: h5py.Group, damaged: bool = True) -> bool:
         links: Any = group.id.links
         if damaged:
             return bool(links.exists(_COMMITTED)) or sum(map(links.exists, _MARKS)) >= _ENOUGH_MARKS
-        scalar = links.exists(_COMMITTED) and group.get(COMMITTED, getclass=True) is h5py.Dataset and group[COMMITTED].shape == ()
+        scalar = links.exists(_COMMITTED) and isinstance(found := group[COMMITTED], h5py.Dataset) and found.shape == ()
         return bool(scalar)
     except ODD:
         return False

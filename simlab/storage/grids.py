@@ -52,6 +52,9 @@ class Member:
         FormatError
             If it is too damaged for that.
         """
+        return self.source.persistently(self._describe)
+
+    def _describe(self) -> StoredVariable:
         try:
             dataset = self.source.dataset(self.path)
         except ODD as error:

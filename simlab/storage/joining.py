@@ -7,7 +7,7 @@ file up to a row, and from there on from memory.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Final
 
 import h5py
 import numpy as np
@@ -20,6 +20,9 @@ from simlab.storage.handles import OpenFile
 from simlab.storage.opening import RunSource
 from simlab.storage.reading import StoredVariable
 from simlab.storage.selection import Selector
+
+_ATTEMPTS: Final = 10
+"""Of a run that is being written, what is damaged is looked at so often again."""
 
 
 class MemorySource(RunSource):
@@ -89,7 +92,15 @@ def read_contents(source: RunSource, simulation: str, *, outline: bool = False) 
     """
     tail = source.tail if source.tail is not None and source.tail.simulation == simulation else None
     most = tail.rows if tail is not None and tail.source is None else None
-    stored = source.persistently(lambda: read_stored(source, simulation, outline=outline, most=most))
+    attempts = iter(range(_ATTEMPTS))
+
+    def read() -> RunContents:
+        found = read_stored(source, simulation, outline=outline, most=most)
+        if found.gaps and source.live and next(attempts, None) is not None:
+            raise OSError(f"a page of {source.path!r} was being written")
+        return found
+
+    stored = source.persistently(read)
     if tail is None or tail.source is None:
         return stored
     return join(stored, read_stored(tail.source, simulation, outline=outline), tail.split, tail.rows)

@@ -17,6 +17,7 @@ from simlab.errors import FormatError, RunInUseError, RunNotFoundError
 from simlab.storage.damage import ODD
 from simlab.storage.describing import dimension_list, is_plain_dimension, is_scale
 from simlab.storage.diagnose import explain
+from simlab.storage.entries import address
 from simlab.storage.finding import natural_key
 
 FILTERS: Final = {
@@ -173,11 +174,10 @@ class _Walk:
     def __init__(self, most: int) -> None:
         self.left = most
         self.complete = True
-        self.seen: dict[tuple[int, Any], str] = {}
+        self.seen: dict[int, str] = {}
 
     def group(self, group: h5py.Group, name: str, path: str, depth: int) -> GroupInfo:
-        info = h5py.h5o.get_info(group.id)
-        self.seen[info.fileno, info.addr] = path
+        self.seen[address(group)] = path
         groups: list[GroupInfo] = []
         datasets: list[DatasetInfo] = []
         links: list[LinkInfo] = []
@@ -205,8 +205,7 @@ class _Walk:
             if isinstance(link, h5py.SoftLink):
                 return LinkInfo(name, path, "soft", _text(link.path))
             child = group[given]
-            info = h5py.h5o.get_info(child.id)
-            key = (info.fileno, info.addr)
+            key = address(child)
             if key in self.seen:
                 return LinkInfo(name, path, "same", self.seen[key])
             if isinstance(child, h5py.Group):
