@@ -25,7 +25,7 @@ from simlab.errors import (
 from simlab.staging.replay import journal_of, whole
 from simlab.storage.diagnose import explain
 from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey, told_damaged
-from simlab.storage.lock import WriterLock, clear_folder, owner_of, sidecar
+from simlab.storage.lock import WriterLock, clear_folder, owner_of, remove_leftovers, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.overlay import Overlay
 from simlab.storage.redo import NAME, apply_redo, redo_onto, write_redo
@@ -133,6 +133,7 @@ def repair(path: str | os.PathLike[str], output: str | os.PathLike[str] | None =
         raise RunExistsError(f"{target} exists already. Choose another name for the repaired file.")
     if os.path.realpath(source) in being_recorded:
         raise RunInUseError(f"{source} is being recorded by this process. Finalize its logger first.")
+    remove_leftovers(source)
     close_handles(source)
     refuse_if_open_elsewhere(source)
     if ends_early(source) and not sidecar(source).is_dir():

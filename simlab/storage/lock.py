@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any, Final
 from simlab.errors import RunInUseError
 
 SUFFIX: Final = ".journal"
+_REMOVED: Final = ".removed-"
 _TURNSTILE: Final = "owner.json.turnstile"
 OWNER: Final = "owner.json"
 _DEAD: Final = f"{OWNER}.dead"
@@ -128,6 +130,7 @@ class WriterLock:
         self._told: dict[str, Any] = {}
         self.folder.mkdir(exist_ok=True)
         self._take()
+        remove_leftovers(path)
 
     def _take(self) -> None:
         told = {"pid": os.getpid(), "host": platform.node(), "machine": _machine(), "born": born(os.getpid())}
@@ -197,6 +200,15 @@ class WriterLock:
             remove_folder(self.folder)
 
 
+def remove_leftovers(path: Path) -> None:
+    """Remove sidecar folders of a run that were being removed when the process was killed."""
+    folder = sidecar(path)
+    with contextlib.suppress(OSError):
+        for place in folder.parent.iterdir():
+            if place.name.startswith(f".{folder.name}{_REMOVED}"):
+                shutil.rmtree(place, ignore_errors=True)
+
+
 def clear_folder(folder: Path) -> None:
     """Remove what a dead writer left in a sidecar folder."""
     for place in sorted(folder.iterdir(), key=_when_to_remove):
@@ -221,7 +233,7 @@ def _when_to_remove(place: Path) -> tuple[bool, bool, bool, int]:
 
 def remove_folder(folder: Path) -> None:
     """Remove a sidecar folder: all at once by taking its name away, so that nobody finds a part of it."""
-    trash = folder.with_name(f".{folder.name}.removed-{os.getpid()}-{time.monotonic_ns()}")
+    trash = folder.with_name(f".{folder.name}{_REMOVED}{os.getpid()}-{time.monotonic_ns()}")
     with contextlib.suppress(OSError):
         os.rename(folder, trash)
         folder = trash
