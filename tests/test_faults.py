@@ -25,8 +25,6 @@ from simlab.errors import RunInUseError, SimlabError, StateError, StorageError
 from tests.recorded import small_windows
 
 IS_ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
-known = "not solved yet: now and then rows of the window that was being written are zero or missing, or the writer hangs"
-not_solved = pytest.mark.xfail(run=False, reason=known)
 needs_mount = pytest.mark.skipif(not IS_ROOT or sys.platform != "linux", reason="a small disk is mounted by root")
 
 
@@ -80,7 +78,6 @@ FAULTS: dict[str, Callable[[Any, int], None]] = {
 }
 
 
-@not_solved
 @needs_mount
 @pytest.mark.parametrize("leave", [0, 9_000, 120_000])
 @pytest.mark.parametrize("fault", FAULTS)
@@ -185,7 +182,7 @@ def test_second_writer_is_refused_and_a_dead_ones_right_taken(tmp_path: Path) ->
     simlab.HDF5Logger(path, mode="a", simulation="later").finalize()
 
 
-@pytest.mark.parametrize("what", [pytest.param("sidecar", marks=not_solved), "file", "replaced", "folder"])
+@pytest.mark.parametrize("what", ["sidecar", "file", "replaced", "folder"])
 def test_things_go_away_under_the_writer(tmp_path: Path, what: str) -> None:
     folder = tmp_path / "runs"
     folder.mkdir()

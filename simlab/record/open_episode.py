@@ -53,9 +53,17 @@ class OpenEpisode:
         ended, self.ended = self.ended, []
         return ended
 
-    def tell_again(self, open_number: int | None) -> None:
-        """Tell the journal what is not handed over: a new segment of its log has begun."""
-        for episode, told in self.ended:
+    def tell_again(self, open_number: int | None, ended_too: bool) -> None:
+        """Tell the journal what is not handed over: a new segment of its log has begun.
+
+        Parameters
+        ----------
+        open_number : int or None
+            The open episode.
+        ended_too : bool
+            Whether the episodes that ended stay here.
+        """
+        for episode, told in self.ended if ended_too else ():
             self._tell_end(episode, told)
         if open_number is not None:
             self._journal.append(self.begun(open_number, self._fields))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final
 
+from simlab.errors import StorageError
 from simlab.record.writer import Writer
 from simlab.staging.windows import Window
 from simlab.storage.chunking import power_of_two_below
@@ -69,7 +70,17 @@ class WindowPool:
             writer.wait_for(lambda: bool(self._free) or self._there < WINDOWS)
         if not self._free:
             return self._at(self.new(span), first, late)
-        return self._at(self._free.popleft(), first, late)
+        window = self._free.popleft()
+        try:
+            return self._at(window, first, late)
+        except StorageError:
+            self._free.append(window)
+            raise
+
+    def return_unused(self, window: Window) -> None:
+        """Take a window back that nothing was put into."""
+        window.retire()
+        self._free.append(window)
 
     def _at(self, window: Window, first: int, late: bool) -> Window:
         self._sequence += 1

@@ -164,11 +164,16 @@ class Stage:
     def rotate(self) -> None:
         """Send the newest window off and go on in another one."""
         following = self._pool.lend(self.decided_span(), self.newest.first + self.newest.count, False, self.writer)
+        try:
+            segment = self._cut()
+        except StorageError:
+            self._pool.return_unused(following)
+            raise
         full, self.newest = self.newest, following
         if self.writer.is_behind:
             self.report.dropped += self.dropping.lighten(full)
         self.step = NOWHERE
-        self._send(full, release=True)
+        self.writer.submit(self._job_of(full, True, segment))
 
     def _reopen(self, row: int) -> Window:
         """Return a window for values that come after their rows were sent off; they are merged with those on disk."""
@@ -177,10 +182,15 @@ class Stage:
         if self.late is not None and self.late.first == first:
             return self.late
         self.close_late()
-        window = self.late = self._pool.lend(span, first, True, self.writer)
+        window = self._pool.lend(span, first, True, self.writer)
+        try:
+            window.set_count(span)
+        except StorageError:
+            self._pool.return_unused(window)
+            raise
         # Which episode a row belongs to is all that is known here of rows before the open episode; nothing is logged in them.
-        window.set_count(span)
         window.episode[:] = self.clock.episode
+        self.late = window
         return window
 
     def close_late(self) -> None:
@@ -188,7 +198,7 @@ class Stage:
         if self.late is not None:
             late, self.late = self.late, None
             self.step = NOWHERE
-            self._send(late, release=True)
+            self.writer.submit(self._job_of(late, True, None))
 
     def decided_span(self) -> int:
         """Return how many rows a window holds, deciding it if need be."""
@@ -234,12 +244,17 @@ class Stage:
 
     def send_series(self) -> None:
         """Hand over the pending rows of every series if they are many bytes by now."""
-        if not self.series.are_many:
+        if not self.series.are_many or self._owed:  # what is owed ends in the log before these rows do: it goes first
+            return
+        try:
+            segment = self._cut(ended_too=True)
+        except StorageError as e:  # the row that came with this call is kept: the next call is told
+            self.writer.failure = self.writer.failure or e
             return
         job = self._job()
         job.rows = self.newest.first
         job.blocks = self.series.take()
-        job.segment = self._cut()
+        job.segment = segment
         job.cost = sum(block.values.nbytes for block in job.blocks)
         self.writer.submit(job)
 
@@ -255,10 +270,18 @@ class Stage:
         self.report.episodes += 1
         self.news.append(self.episodes.begun(self.clock.episode, fields))
 
-    def _cut(self) -> int:
-        """Begin a new segment of the journal's log: what the old one tells goes into the file, but for what is told again here."""
+    def _cut(self, ended_too: bool = False) -> int:
+        """Begin a new segment of the journal's log: what the old one tells goes into the file, but for what is told again here.
+
+        To be called before anything is taken for a job: it may be refused.
+
+        Raises
+        ------
+        StorageError
+            If the journal has no room for it; nothing has changed then, and the old segment is kept.
+        """
         segment = self.journal.cut()
-        self.episodes.tell_again(self.clock.episode if self.clock.is_open else None)
+        self.episodes.tell_again(self.clock.episode if self.clock.is_open else None, ended_too)
         return segment
 
     def end_episode(self, fields: dict[str, Any]) -> None:
@@ -301,10 +324,7 @@ class Stage:
                 job.schema = schema_to_json(self._told_schema)
         return job
 
-    def _send(self, window: Window, release: bool) -> None:
-        self.writer.submit(self._job_of(window, release))
-
-    def _job_of(self, window: Window, release: bool) -> Job:
+    def _job_of(self, window: Window, release: bool, segment: int | None) -> Job:
         """Return the job that writes a window, and with the newest one all that became known since the last."""
         self._remember_last_rows(window)
         job = self._job()
@@ -315,7 +335,7 @@ class Stage:
             job.rows = window.first + window.count
             job.blocks = self.series.take()
             job.ended = self.episodes.take()
-            job.segment = self._cut()
+            job.segment = segment
             owed, self._owed = self._owed, []
             for name in ("agents", "blocks", "ended"):
                 setattr(job, name, [part for other in owed for part in getattr(other, name)] + getattr(job, name))
@@ -339,7 +359,7 @@ class Stage:
 
     def _write_all(self, release: bool) -> None:
         self.close_late()
-        job = self._job_of(self.newest, release)
+        job = self._job_of(self.newest, release, self._cut())
         self.newest.flushed = True
         try:
             self.writer.submit(job)
