@@ -51,6 +51,17 @@ def episode_table(contents: RunContents, gaps: list[str] | None = None) -> xr.Da
     return xr.Dataset(data, {EPISODE: np.concatenate([numbers, open_numbers.astype(numbers.dtype)])})
 
 
+def as_in_table(present: xr.DataArray, name: str, contents: RunContents) -> xr.DataArray:
+    """Return where a field is there for the episodes of `episode_table`; `present` is that for each entry on disk.
+
+    Of an episode that was not ended, no more is there than its start and its length so far.
+    """
+    numbers, whole, open_numbers, *_ = _ended_and_open(contents, [])
+    later = np.full(open_numbers.size, name in (START, LENGTH))
+    values = np.concatenate([present.values[: whole.size][whole], later])
+    return xr.DataArray(values, {EPISODE: np.concatenate([numbers, open_numbers.astype(numbers.dtype)])}, (EPISODE,))
+
+
 def count_episodes(contents: RunContents, gaps: list[str] | None = None) -> int:
     """Return how many episodes there are, one that was not ended included."""
     numbers, _, open_numbers, *_ = _ended_and_open(contents, [] if gaps is None else gaps)

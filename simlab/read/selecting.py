@@ -12,6 +12,7 @@ import xarray as xr
 from simlab.conventions import AGENT, AGENT_MODALITIES, ATTR_MODALITY, ENVIRONMENT, EPISODE, TIME
 from simlab.errors import NotInRunError, StateError, did_you_mean
 from simlab.read.arrays import BitArray, lazy
+from simlab.read.episodes import as_in_table
 from simlab.read.origin import Agents, Origin, read_agents, unknown_agent
 from simlab.storage.damage import reason
 from simlab.storage.grids import GridContents, RunContents
@@ -167,7 +168,8 @@ def _full_presence(name: str, contents: RunContents, origin: Origin) -> xr.DataA
             return _bit(contents.environment, member.disk, (TIME,), {TIME: clock})
     for member in contents.episodes.members:
         if member.name == name and EPISODE in contents.coordinates:
-            return _bit(contents.episodes, member.disk, (EPISODE,), {EPISODE: contents.coordinates[EPISODE].read()})
+            entries = _bit(contents.episodes, member.disk, (EPISODE,), {EPISODE: contents.coordinates[EPISODE].read()})
+            return as_in_table(entries, name, contents)
     return None
 
 
