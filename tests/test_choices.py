@@ -125,6 +125,27 @@ def test_a_journal_that_is_not_here_is_told_and_never_given_up(path: Path, tmp_p
     assert simlab.repair(path).rows == {"simulation_0001": 1000}
 
 
+def test_a_killed_run_may_be_moved_with_its_folder(path: Path, tmp_path: Path) -> None:
+    run(f"""
+        import os, simlab
+        log = simlab.HDF5Logger({str(path)!r})
+        for t in range(100):
+            log.log_env_step(t, {{"n": t}})
+        os.kill(os.getpid(), {int(signal.SIGKILL)})
+    """)
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    for name in ("run.h5", "run.h5.journal"):
+        (tmp_path / name).rename(moved / name)
+    with pytest.warns(UnfinishedRunWarning) as told, simlab.open_run(moved / "run.h5") as ds:
+        assert ds.n.values.tolist() == list(range(100))
+    assert "Lost" not in str(told[0].message)
+    assert simlab.repair(moved / "run.h5").gaps == []
+    with simlab.open_run(moved / "run.h5") as ds:
+        assert ds.n.values.tolist() == list(range(100))
+    assert os.listdir(moved) == ["run.h5"]
+
+
 def test_without_a_journal_the_last_window_is_lost_and_nothing_else(path: Path) -> None:
     done = run(f"""
         import os, simlab

@@ -30,7 +30,7 @@ from simlab.storage.writable import WritableFile
 
 def journal_of(folder: Path, owner: Owner | None) -> Path:
     """Return where the journal of a sidecar folder lies; a writer may have kept it elsewhere."""
-    elsewhere = Path(owner.journal) if owner is not None and owner.journal else folder
+    elsewhere = folder / owner.journal if owner is not None else folder
     return elsewhere if elsewhere.is_dir() else folder
 
 
@@ -84,7 +84,7 @@ def _replayed(file: WritableFile, folder: Path, end_episode: bool, copied: Copie
             return Found(Schema())
         copied = copy_journal(journal)
         simulation = owner.simulation if owner is not None else ""
-        if owner is not None and is_out_of_reach(owner) and file.has(f"/{simulation}") and not is_complete(file.file, simulation):
+        if owner is not None and is_out_of_reach(owner, folder) and file.has(f"/{simulation}") and not is_complete(file.file, simulation):
             found = Found(Schema(), simulation)
             found.gaps.append(f"the rows of the journal {owner.journal}, which is not here")
             return found
@@ -100,9 +100,9 @@ def _replayed(file: WritableFile, folder: Path, end_episode: bool, copied: Copie
     return found
 
 
-def is_out_of_reach(owner: Owner) -> bool:
+def is_out_of_reach(owner: Owner, folder: Path) -> bool:
     """Whether a writer kept its journal in a folder that is not here: on another machine, or gone."""
-    return bool(owner.journal) and not Path(owner.journal).is_dir()
+    return not (folder / owner.journal).is_dir()
 
 
 def is_complete(file: Any, simulation: str) -> bool:

@@ -60,7 +60,7 @@ class Owner:
     simulation : str
         What it records.
     journal : str
-        Where its journal lies; "" where it keeps none.
+        Where its journal lies, seen from the sidecar folder: "." is that folder, which may be moved with the run; "" where there is none.
     silent : float
         Seconds since it last showed that it lives.
     """
@@ -169,7 +169,11 @@ class WriterLock:
 
     def tell(self, simulation: str, journal: Path | None) -> None:
         """Tell what is recorded, and where the journal lies."""
-        self._told |= {"simulation": simulation, "journal": "" if journal is None else str(journal)}
+        place = "" if journal is None else "." if journal == self.folder else str(journal)
+        self._told |= {"simulation": simulation, "journal": place}
+        self._write()
+
+    def _write(self) -> None:
         work = self.folder / f"{OWNER}.new"
         work.write_text(json.dumps(self._told), encoding="utf-8")
         os.replace(work, self.folder / OWNER)
@@ -182,7 +186,7 @@ class WriterLock:
         """Show that the writer lives, and say whether the run is still its own."""
         if owner_of(self.folder) is None:  # nobody else has taken the run
             self.folder.mkdir(exist_ok=True)
-            self.tell(self._told["simulation"], Path(self._told["journal"]) if self._told["journal"] else None)
+            self._write()
         if not self._is_mine():
             return False
         with contextlib.suppress(OSError):
@@ -192,7 +196,7 @@ class WriterLock:
     def give_up(self) -> None:
         """Let another process take the right, and keep what is in the folder."""
         self._told |= {"pid": 0}
-        self.tell(self._told["simulation"], Path(self._told["journal"]) if self._told["journal"] else None)
+        self._write()
 
     def release(self) -> None:
         """Remove the folder with everything in it, if it is still this writer's."""
