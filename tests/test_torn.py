@@ -24,7 +24,7 @@ def traced() -> Traced:
 def test_journals_cut_anywhere(traced: Traced) -> None:
     dice = np.random.default_rng(1)
     tally: dict[str, int] = {}
-    for name, data in sorted(traced.journal.items()):
+    for name, data in sorted((n, d) for n, d in traced.journal.items() if d):
         for n in sorted({0, len(data) - 1, *dice.integers(len(data), size=2).tolist()}):
             cut = traced.journal | {name: data[:n]}
             try_state(traced, traced.final, cut, f"{name} cut at {n} of {len(data)}", tally)
@@ -36,7 +36,7 @@ def test_bytes_flipped_in_journals(traced: Traced) -> None:
     """What has a checksum: heads of files, events, redo files. A row itself is stored by the processor, and has none."""
     dice = np.random.default_rng(2)
     tally: dict[str, int] = {}
-    for name, data in sorted(traced.journal.items()):
+    for name, data in sorted((n, d) for n, d in traced.journal.items() if d):
         most = len(data) if name.endswith((".events", ".redo", ".json")) else 200
         for at in dice.integers(min(most, len(data)), size=2).tolist():
             flipped = bytearray(data)

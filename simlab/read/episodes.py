@@ -10,6 +10,8 @@ import xarray as xr
 from simlab.conventions import COMPLETE, EPISODE, TIME, TIME_SUFFIX
 from simlab.errors import FormatError, InputError, NotInRunError, StateError, StorageError
 from simlab.read.flatten import clean_attributes
+from simlab.read.returns import staged_returns
+from simlab.staging.returns import RETURN_FIELDS
 from simlab.storage.dtypes import Array
 from simlab.storage.grids import Member, RunContents
 from simlab.storage.reading import StoredVariable
@@ -39,6 +41,9 @@ def episode_table(contents: RunContents, gaps: list[str] | None = None) -> xr.Da
         counts = member.name not in (START, LENGTH) or (values is not None and values.dtype.kind in "iu")
         if stored is not None and values is not None and counts:
             members[member.name], columns[member.name] = stored, values[whole]
+    for name, values in _staged_returns(contents, whole, gaps).items():
+        if name in columns:
+            columns[name] = np.concatenate([columns[name][: numbers.size - values.size], values])
     derived = {START: open_start, LENGTH: open_length}
     n_open = open_numbers.size
     data: dict[str, Any] = {}
@@ -58,8 +63,25 @@ def as_in_table(present: xr.DataArray, name: str, contents: RunContents) -> xr.D
     """
     numbers, whole, open_numbers, *_ = _ended_and_open(contents, [])
     later = np.full(open_numbers.size, name in (START, LENGTH))
-    values = np.concatenate([present.values[: whole.size][whole], later])
+    ended = present.values[: whole.size][whole]
+    if name in RETURN_FIELDS and contents.staged_episodes:
+        summed = _staged_returns(contents, whole, []).get(name, np.zeros(0))
+        ended = np.concatenate([ended[: ended.size - summed.size], ~np.isnan(summed)])
+    values = np.concatenate([ended, later])
     return xr.DataArray(values, {EPISODE: np.concatenate([numbers, open_numbers.astype(numbers.dtype)])}, (EPISODE,))
+
+
+def _staged_returns(contents: RunContents, whole: Array, gaps: list[str]) -> dict[str, Array]:
+    """Return, by field, the returns of the episodes that ended in staged rows: the last ones of the table."""
+    n = int(whole[whole.size - contents.staged_episodes :].sum())
+    if not n or not contents.rewards:
+        return {}
+    _, starts, lengths = _recorded(contents, [])
+    try:
+        return staged_returns(contents, starts[whole][-n:], lengths[whole][-n:])
+    except StorageError as error:
+        gaps.append(f"{error} The returns of the newest episodes are not known yet")
+        return {}
 
 
 def count_episodes(contents: RunContents, gaps: list[str] | None = None) -> int:

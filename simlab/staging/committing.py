@@ -135,7 +135,7 @@ class Committer:
                 for variable in job.series:
                     store.ensure_series(variable)
                 self._write_agents(job)
-                rewarded = self._sums_returns and any(reward_index(variables) is not None for variables in job.variables.values())
+                rewarded = any(reward_index(variables) is not None for variables in job.variables.values())
                 for _, fields in job.ended:
                     store.episodes.prepare(fields | (dict.fromkeys(RETURN_FIELDS, 0.0) if rewarded else {}))
                 for name, value in job.attachments:

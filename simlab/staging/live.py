@@ -11,9 +11,11 @@ from typing import Any, Final
 from simlab.conventions import COMMITTED
 from simlab.errors import RunInUseError, users_frame
 from simlab.schema import INHERIT, Schema
+from simlab.schema.names import disk_name
 from simlab.staging.found import Found, copy_journal, read_journal
 from simlab.staging.recovery import open_unfinished
 from simlab.staging.replay import journal_of, replay, schema_of, simulation_of
+from simlab.staging.returns import reward_of
 from simlab.staging.screening import screen
 from simlab.storage.codec import Compression
 from simlab.storage.joining import MemorySource, Tail
@@ -41,7 +43,7 @@ class Unfinished:
         journal = journal_of(folder, owner)
         copied = copy_journal(journal) if journal.is_dir() else None
         file = self.file(path)
-        if owner is not None and not owner.is_here:
+        if owner is not None and owner.host and not owner.is_here:
             warnings.warn(
                 f"{path} is being recorded on {owner.host}: rows that are staged there may arrive here late.", stacklevel=users_frame()
             )
@@ -93,7 +95,8 @@ def _tail(path: Path, found: Found, simulation: str) -> Tail | None:
         store = SimulationStore(file, f"/{simulation}", Compression("none"), {})
         replay(found, store, end_episode=False, returns=False)
         file.close()
-        return Tail(MemorySource(str(path), overlay.content()), simulation, windows[0].first, rows)
+        rewards = {p: disk_name(v.name) for p in found.schema.population_names if (v := reward_of(found.schema.variables(p))) is not None}
+        return Tail(MemorySource(str(path), overlay.content()), simulation, windows[0].first, rows, rewards)
     finally:
         file.close()
 

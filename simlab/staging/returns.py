@@ -27,6 +27,12 @@ def reward_index(variables: tuple[Variable, ...]) -> int | None:
     return None
 
 
+def reward_of(variables: tuple[Variable, ...]) -> Variable | None:
+    """Return the variable that is the reward."""
+    index = reward_index(variables)
+    return None if index is None else variables[index]
+
+
 def sums_of(window: Window, variables: Mapping[str, tuple[Variable, ...]]) -> Sums:
     """Return what a window's rewards add to each episode and agent."""
     added: Sums = {}
@@ -62,10 +68,11 @@ def returns_on_disk(grids: Mapping[str, Grid], variables: Mapping[str, tuple[Var
             sums += np.where(mask, grid.columns[index].dataset[:, rows], 0).sum(axis=1, dtype=np.float64)
             present |= mask.any(axis=1)
         found += sums[present].tolist()
-    return _statistics(found)
+    return statistics(found)
 
 
-def _statistics(values: list[float]) -> dict[str, float]:
+def statistics(values: list[float]) -> dict[str, float]:
+    """Return the fields of an episode from the returns of its agents; none of them where no agent has any."""
     sums = np.array(values)
     if not sums.size:
         return {}
@@ -90,7 +97,7 @@ class Returns:
         sums = dict(self._sums.get(episode, {}))
         for agent, value in added.get(episode, {}).items():
             sums[agent] = sums.get(agent, 0.0) + value
-        return _statistics(list(sums.values()))
+        return statistics(list(sums.values()))
 
     def forget(self, episode: int) -> None:
         """Let go of an episode whose row is written."""

@@ -139,6 +139,11 @@ class RunContents:
         Labels along a dimension, by the dimension.
     coordinates : dict of str to StoredVariable
         Coordinates of other dimensions (``*_time``), by the dimension.
+    staged_episodes : int
+        Of a run that is being recorded: how many of the last episodes in the table ended in staged rows, so that their returns are not
+        known yet.
+    rewards : dict of str to str
+        By population, the disk name of the variable whose sum is the return, where there are such episodes.
     gaps : list of str
         What is damaged or missing, one sentence for each.
     """
@@ -155,6 +160,8 @@ class RunContents:
     episodes: GridContents = field(default_factory=GridContents)
     labels: dict[str, StoredVariable] = field(default_factory=dict)
     coordinates: dict[str, StoredVariable] = field(default_factory=dict)
+    staged_episodes: int = 0
+    rewards: dict[str, str] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
 
     @cached_property

@@ -6,7 +6,7 @@ file up to a row, and from there on from memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 import h5py
@@ -65,12 +65,15 @@ class Tail:
         The simulation.
     split, rows : int
         The first row that is read from there, and how many rows there are by now.
+    rewards : dict of str to str
+        By population, the disk name of the variable whose sum is the return.
     """
 
     source: RunSource | None
     simulation: str
     split: int
     rows: int
+    rewards: dict[str, str] = field(default_factory=dict)
 
 
 def read_contents(source: RunSource, simulation: str, *, outline: bool = False) -> RunContents:
@@ -103,7 +106,9 @@ def read_contents(source: RunSource, simulation: str, *, outline: bool = False) 
     stored = source.persistently(read)
     if tail is None or tail.source is None:
         return stored
-    return join(stored, read_stored(tail.source, simulation, outline=outline), tail.split, tail.rows)
+    joined = join(stored, read_stored(tail.source, simulation, outline=outline), tail.split, tail.rows)
+    joined.rewards = tail.rewards
+    return joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +224,7 @@ def join(base: RunContents, tail: RunContents, split: int, rows: int) -> RunCont
         out.coordinates[dim] = _joined(*pair, splits[dim], (lengths[dim],))
     if EPISODE in tail.coordinates:
         out.coordinates[EPISODE] = _joined(base.coordinates.get(EPISODE), tail.coordinates[EPISODE], n, (whole,))
+        out.staged_episodes = whole - n
     return out
 
 

@@ -52,7 +52,7 @@ class Owner:
     pid : int
         The process.
     host : str
-        Its machine.
+        Its machine; "" where the file that tells is damaged.
     machine : str
         The machine's run since it was started, and the process's view of others; "" where the system does not tell.
     born : str
@@ -105,7 +105,7 @@ def _told_in(place: Path) -> Owner | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):  # damaged: whoever it is, a writer that lives touches it now and then
-        return Owner(0, "an unknown machine", "", "", "", "", silent)
+        return Owner(0, "", "", "", "", "", silent)
 
 
 class WriterLock:
@@ -141,12 +141,7 @@ class WriterLock:
             for _ in range(3):
                 other = owner_of(self.folder)
                 if other is not None and other.lives:
-                    where = "" if other.host == platform.node() else f" on {other.host}"
-                    who = "a logger of this process" if other.pid == os.getpid() and other.is_here else f"process {other.pid}{where}"
-                    raise RunInUseError(
-                        f"{self.path} is being recorded by {who}, which shows that it lives "
-                        f"({other.silent:.0f} s ago). Wait until it is finalized, or use another name."
-                    )
+                    raise RunInUseError(_says_who(self.path, place, other))
                 if other is not None:
                     # What a dead writer recorded has to be known at any instant.
                     told |= {"simulation": other.simulation, "journal": other.journal}
@@ -202,6 +197,18 @@ class WriterLock:
         """Remove the folder with everything in it, if it is still this writer's."""
         if self._is_mine():
             remove_folder(self.folder)
+
+
+def _says_who(path: Path, place: Path, other: Owner) -> str:
+    """Return that another process writes a run, in words."""
+    if not other.host:
+        return (
+            f"{path} may be being recorded: {place} is damaged and does not tell by whom, but it was written {other.silent:.0f} s ago. "
+            f"Try again when it has been silent for {SILENT_SECONDS:.0f} s, or remove it if nobody records the run."
+        )
+    where = "" if other.host == platform.node() else f" on {other.host}"
+    who = "a logger of this process" if other.pid == os.getpid() and other.is_here else f"process {other.pid}{where}"
+    return f"{path} is being recorded by {who}, which showed that it lives {other.silent:.0f} s ago. Wait until it is finalized, or use another name."
 
 
 def remove_leftovers(path: Path) -> None:
