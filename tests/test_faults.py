@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import multiprocessing
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -220,6 +222,36 @@ def test_things_go_away_under_the_writer(tmp_path: Path, what: str) -> None:
         (only,) = told
         assert "This call did nothing: repeat it." in only
         check(path, accepted)
+
+
+@pytest.mark.parametrize("what", ["sync", "beat"])
+def test_a_journal_that_cannot_be_kept_up_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    started: list[float] = []
+    refused: list[float] = []
+
+    def refuse(*_: Any) -> Any:
+        if started and not refused:
+            refused.append(time.monotonic())
+            raise OSError(errno.EIO, "Input/output error")
+        return True
+
+    monkeypatch.setattr("simlab.record.writer.BEAT_SECONDS", 0.02)
+    monkeypatch.setattr("simlab.storage.journal.Journal.sync" if what == "sync" else "simlab.storage.runfile.RunFile.beat", refuse)
+    path = tmp_path / "run.h5"
+    told = []
+    with simlab.HDF5Logger(path, durability="fsync", fsync_seconds=0.02) as log:
+        started.append(time.monotonic())
+        for t in range(60):
+            try:
+                step(log, t)
+            except StorageError as e:
+                told.append(str(e))
+                step(log, t)
+            time.sleep(0.005)
+    assert refused
+    assert len(told) == 1
+    assert "Input/output error" in told[0]
+    check(path, list(range(60)))
 
 
 @pytest.mark.parametrize("how", ["exit", "os_exit", "exception", "kill", "return"])

@@ -15,6 +15,7 @@ from simlab.record.durability import Durability
 from simlab.staging.committing import Committer
 from simlab.staging.jobs import Job
 from simlab.staging.windows import Window
+from simlab.storage.damage import reason
 from simlab.storage.journal import Journal
 from simlab.storage.lock import BEAT_SECONDS
 
@@ -187,13 +188,21 @@ class Writer:
         If another process took the run over, which took this one for dead, this one gives up.
         """
         now = time.monotonic()
-        if self._rule.seconds and now - self._last_sync >= self._rule.seconds:
-            self._last_sync = now
-            self._journal.sync()
-        if now - self._last_beat < BEAT_SECONDS or self._lost:
+        try:
+            if self._rule.seconds and now - self._last_sync >= self._rule.seconds:
+                self._last_sync = now
+                self._journal.sync()
+            if now - self._last_beat < BEAT_SECONDS or self._lost:
+                return
+            self._last_beat = now
+            is_mine = self._beat()
+        except OSError as e:  # tried again when it is due the next time
+            self.failure = self.failure or StorageError(
+                f"The journal {self._path.name}.journal of {self._path} could not be kept up ({reason(e)}). Rows go on being recorded; "
+                "until it can be, a loss of power may cost them."
+            )
             return
-        self._last_beat = now
-        if not self._beat():
+        if not is_mine:
             self._lost = self._stuck = True
             self.failure = StorageError(
                 f"{self._path} was deleted, replaced or taken over by another process, or its folder {self._path.name}.journal was "
