@@ -191,6 +191,27 @@ def test_follow_episodes(path: Path) -> None:
     assert writer.wait() == 0
 
 
+def test_returns_of_episodes_that_ended_in_staged_rows(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for episode in range(3):
+            log.begin_episode(seed=episode)
+            for t in range(5):
+                log.log_agent_step("a", t, {"rewards": 1.5 * episode, "x": t})
+                if episode:
+                    log.log_agent_step("b", t, {"rewards": -1})
+            if episode == 0:
+                log.flush()  # the first one's rows are in the file, and its end is not
+        with simlab.open_run(path) as ds:
+            table = ds.sim.episodes
+            assert table.complete.values.tolist() == [True, True, False]
+            assert table.return_sum.values[:2].tolist() == [0.0, 2.5]
+            assert table.return_min.values[:2].tolist() == [0.0, -5.0]
+            assert np.isnan(table.return_sum.values[2])
+            assert ds.sim.present("return_mean").values.tolist() == [True, True, False]
+    with simlab.open_run(path) as ds:
+        assert ds.sim.episodes.return_sum.values.tolist() == [0.0, 2.5, 10.0]
+
+
 def test_follow_gives_up(path: Path) -> None:
     with pytest.raises(RunNotFoundError):
         next(iter(simlab.follow(path, every=0.01, timeout=0.05)))
