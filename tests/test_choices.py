@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,7 @@ import numpy as np
 import pytest
 
 import simlab
-from simlab.errors import InputError, RunInUseError, RunNotFoundError, StorageError, UnfinishedRunWarning
+from simlab.errors import InputError, RunInUseError, RunNotFoundError, StateError, StorageError, UnfinishedRunWarning
 from simlab.storage.journal import Journal
 from simlab.storage.simulation import SimulationStore
 
@@ -271,3 +272,33 @@ def test_another_file_in_its_place_is_never_touched(path: Path, tmp_path: Path) 
         log.finalize()
     assert path.read_bytes() == theirs
     log._stage = None  # nothing is left to finalize
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"durability": "fsync", "fsync_steps": True}, "fsync_steps=True is no whole number"),
+        ({"durability": "fsync", "fsync_seconds": True}, "fsync_seconds=True is no number"),
+        ({"fsync_steps": 5}, "belongs to durability='fsync'"),
+        ({"durability": "none", "journal_dir": "."}, "there is no journal then"),
+        ({"checksums": "no"}, "checksums='no' is neither True nor False"),
+        ({"drop_when_slow": "vision"}, "no list of variables"),
+        ({"drop_when_slow": 3}, "no list of variables"),
+    ],
+)
+def test_choices_that_make_no_sense_are_refused(path: Path, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        simlab.HDF5Logger(path, **options)
+    assert not path.exists()
+
+
+def test_names_to_drop_that_no_variable_has_are_told(path: Path) -> None:
+    log = simlab.HDF5Logger(path, drop_when_slow=["vison", "n"])
+    log.log_step(0, {"a": {"vision": np.zeros((2, 2))}}, environment={"n": 1})
+    with pytest.warns(UserWarning, match=r"drop_when_slow names 'vison', which was never logged\. Did you mean 'vision'"):
+        log.finalize()
+
+
+def test_a_logger_cannot_be_sent_to_another_process(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log, pytest.raises(StateError, match="one process writes a file"):
+        pickle.dumps(log)

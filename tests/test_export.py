@@ -155,6 +155,7 @@ def test_interrupted_it_leaves_nothing(run: Path, tmp_path: Path, monkeypatch: p
         ("ep.html", {"episode": 9}, NotInRunError, "no episode 9"),
         ("ep.html", {"agents": "zoe"}, AgentError, "zoe"),
         ("ep.html", {"every": 0}, InputError, "every=0"),
+        ("ep.gif", {"every": 0}, InputError, "every=0"),
         ("ep.gif", {"start": 90}, InputError, "40 rows"),
         ("ep.gif", {"episode": [0, 1]}, InputError, "one episode"),
         ("ep.gif", {"fps": 0}, InputError, "fps"),

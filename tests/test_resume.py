@@ -134,6 +134,19 @@ def test_resume_wants_mode_a(path: Path) -> None:
     assert not path.exists()
 
 
+def test_a_step_that_was_never_reached_is_refused(path: Path) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(5):
+            log.log_agent_step("a", t, {"reward": 1.0})
+    with pytest.raises(InputError, match=r"resume=7 is a step .* ends at step 4.*resume=True"):
+        simlab.HDF5Logger(path, mode="a", resume=7)
+    assert simlab.list_runs(path).complete.tolist() == [True]
+    with simlab.HDF5Logger(path, mode="a", resume=4) as log:
+        log.log_agent_step("a", 5, {"reward": 2.0})
+    with simlab.open_run(path) as ds:
+        assert ds.step.values.tolist() == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_refused_resume_changes_nothing(path: Path) -> None:
     with simlab.HDF5Logger(path, {"rewards": {"name": "reward", "dtype": "float32"}}) as log:
         log.log_agent_step("a", 0, {"reward": 1.0})

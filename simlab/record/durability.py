@@ -55,10 +55,14 @@ class Durability:
             raise InputError(
                 f"durability={choice!r} is none of 'process' (survives a kill), 'fsync' (a loss of power too), 'none' (no journal)."
             )
-        if not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+        if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
             raise InputError(f"fsync_seconds={seconds!r} is no number of seconds above 0.")
-        if steps is not None and (not isinstance(steps, int) or steps < 1):
+        if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int) or steps < 1):
             raise InputError(f"fsync_steps={steps!r} is no whole number above 0.")
+        if steps is not None and choice != "fsync":
+            raise InputError(f"fsync_steps={steps} belongs to durability='fsync'; durability={choice!r} never waits for the disk.")
+        if folder is not None and choice == "none":
+            raise InputError(f"journal_dir={str(folder)!r} with durability='none': there is no journal then. Leave one of them out.")
         place = None if folder is None else Path(absolute_path(folder))
         if place is not None and not place.is_dir():
             raise RunNotFoundError(f"journal_dir={str(place)!r} is no folder. Make it first: mkdir -p {place}")

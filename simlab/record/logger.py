@@ -12,12 +12,14 @@ from time import perf_counter
 from types import TracebackType
 from typing import Any, Literal, Self
 
+import numpy as np
+
 from simlab import __version__
 from simlab.conventions import ATTR_SCHEMA
-from simlab.errors import MetadataError, StorageError
+from simlab.errors import InputError, MetadataError, StateError, StorageError
 from simlab.metadata.encoding import is_utf8
 from simlab.record.book import SchemaBook
-from simlab.record.dropping import Dropping
+from simlab.record.dropping import Dropping, checked_names
 from simlab.record.durability import Durability
 from simlab.record.leaving import finalize_elsewhere, open_loggers
 from simlab.record.log_calls import LogCalls
@@ -139,6 +141,8 @@ class HDF5Logger(LogCalls):
         self._report = Report()
         self._began = perf_counter()
         given = as_schema(schema)
+        if not isinstance(checksums, (bool, np.bool_)):
+            raise InputError(f"checksums={checksums!r} is neither True nor False.")
         default = replace(resolve_compression(compression, "HDF5Logger"), checksum=bool(checksums))
         for variable in (*(v for p in given.population_names for v in given.variables(p)), *given.environment):
             if variable.compression != "inherit":
@@ -147,6 +151,7 @@ class HDF5Logger(LogCalls):
         attributes[ATTR_SCHEMA] = schema_to_json(given)
         check_simulation_name(simulation)  # before a file that is there is replaced
         rule = Durability.checked(durability, fsync_seconds, fsync_steps, journal_dir)
+        droppable = checked_names(drop_when_slow)
         after = checked_resume(resume, mode)
         repair, lock = settle(self.path, finish=after is False) if mode == "a" else (None, None)
         self._file = RunFile(self.path, mode, __version__, rule.sync, lock)
@@ -165,7 +170,7 @@ class HDF5Logger(LogCalls):
             counters = weakref.WeakMethod(self._counters)
             committer = Committer(self._store, self._encoders, self._journal, lambda: method() if (method := counters()) else {})
             self._stage = Stage(self.path, book, self._report, self._journal, committer, self._file.beat, rule)
-            self._stage.dropping = Dropping(drop_when_slow, book)
+            self._stage.dropping = Dropping(droppable, book)
             if left is not None:
                 restore(self._stage, self._fields, self._report, left, repair)
         except BaseException:
@@ -239,6 +244,7 @@ class HDF5Logger(LogCalls):
             if stage.clock.is_open:
                 self._end(stage, {})
             stage.finish()
+            stage.dropping.warn_of_unknown()
             report = self._counted(stage)
             report.seconds_open = perf_counter() - self._began
             try:
@@ -283,6 +289,12 @@ class HDF5Logger(LogCalls):
             dropped=report.dropped + stage.writer.dropped,
             seconds_logging=report.seconds_logging + self._by_agent_seconds,
             seconds_waiting=stage.writer.seconds_waited,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise StateError(
+            f"{self!r} cannot be sent to another process: one process writes a file. Give the process a path, and let it open a logger of "
+            "its own there."
         )
 
     def __enter__(self) -> Self:

@@ -85,7 +85,7 @@ class Stage:
         self.newest = self._pool.new(MOST_ROWS)
         self.late: Window | None = None
         self.series = PendingSeries(journal)
-        self.dropping = Dropping((), book)
+        self.dropping = Dropping(frozenset(), book)
         self.environment_last_row = -1
         self.last_ids: list[Any] | None = None
         self.episodes = OpenEpisode(journal)

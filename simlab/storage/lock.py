@@ -208,7 +208,10 @@ def _says_who(path: Path, place: Path, other: Owner) -> str:
         )
     where = "" if other.host == platform.node() else f" on {other.host}"
     who = "a logger of this process" if other.pid == os.getpid() and other.is_here else f"process {other.pid}{where}"
-    return f"{path} is being recorded by {who}, which showed that it lives {other.silent:.0f} s ago. Wait until it is finalized, or use another name."
+    return (
+        f"{path} is being recorded by {who}, which showed that it lives {other.silent:.0f} s ago. "
+        "Wait until it is finalized, or use another name."
+    )
 
 
 def remove_leftovers(path: Path) -> None:

@@ -26,7 +26,7 @@ from simlab.conventions import (
     STEP,
     TIME,
 )
-from simlab.errors import FormatError
+from simlab.errors import FormatError, InputError
 from simlab.schema import Schema
 from simlab.schema.keeping import schema_from_json
 from simlab.storage.attributes import read_attributes, write_attribute
@@ -97,7 +97,12 @@ def reopen(store: SimulationStore, step: int | None, told: dict[str, Any]) -> in
         group = handle[store.path]
         had = rows = int(group[COMMITTED][()])
         if step is not None and rows:
-            newest = int(group[EPISODE][rows - 1])
+            newest, last = int(group[EPISODE][rows - 1]), int(group[STEP][rows - 1])
+            if step > last:
+                raise InputError(
+                    f"resume={step} is a step that {store.path[1:]!r} never came to: its newest episode, {newest}, ends at step {last}. "
+                    "resume=True goes on after it."
+                )
             first = int(np.searchsorted(group[EPISODE][:rows], newest))
             rows = first + int(np.searchsorted(group[STEP][first:rows], step, side="right"))
             numbers = group[GROUP_EPISODES][EPISODE][...]

@@ -103,6 +103,8 @@ def export(
                          f"{did_you_mean(suffix, SUFFIXES)}")  # fmt: skip
     if not 0 < fps <= 1000:
         raise InputError(f"fps={fps!r}: give frames per second, more than 0.")
+    if isinstance(every, bool) or not isinstance(every, int) or every < 1:
+        raise InputError(f"every={every!r}: give a whole number, 1 or more; of so many pictures one is taken.")
     numbers = _numbers(ds, episode)
     people = _people(ds, numbers[0], agents)
     bar = _Bar(os.path.basename(place), sys.stderr.isatty() if progress is None else progress)
@@ -182,7 +184,7 @@ def _people(ds: xr.Dataset, k: int, agents: Any) -> list[Hashable]:
 
 
 def _rows(total: int, start: int, stop: int | None, every: int) -> list[int]:
-    rows = list(range(total))[slice(start, stop)][:: max(1, every)]
+    rows = list(range(total))[slice(start, stop)][::every]
     if not rows:
         raise InputError(f"The episode has {total} rows; there are none from {start} up to {'its end' if stop is None else stop}.")
     return rows

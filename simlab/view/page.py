@@ -74,8 +74,6 @@ class Page:
         self, ds: xr.Dataset, episodes: Sequence[int], agents: Sequence[Hashable], *, panels: Sequence[str | Panel] | None = None,
         every: int = 1, events: Any = None, step: int = 0, speed: float = 30.0,
     ) -> None:  # fmt: skip
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise InputError(f"every={every!r}: give a whole number, 1 or more; of so many pictures one is taken.")
         origin = origin_of(ds)
         self.title = words(origin.source.path.rsplit("/", 1)[-1] if origin is not None else "a run")
         self.agents = [label.item() if isinstance(label, np.generic) else label for label in agents]
