@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -27,6 +27,16 @@ REQUIRE_ALL = os.environ.get("SIMLAB_REQUIRE_ALL", "") not in ("", "0")
 settings.register_profile("simlab", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 settings.register_profile("thorough", settings.get_profile("simlab"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "simlab"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let no test be skipped where everything is required, whatever skipped it."""
+    report = yield
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome, report.longrepr = "failed", f"{item.nodeid}: {reason} (SIMLAB_REQUIRE_ALL is set, so nothing is skipped)"
+    return report
 
 
 def _missing(what: str, how: str) -> None:
