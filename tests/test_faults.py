@@ -224,7 +224,7 @@ def test_things_go_away_under_the_writer(tmp_path: Path, what: str) -> None:
         check(path, accepted)
 
 
-@pytest.mark.parametrize("what", ["sync", "beat"])
+@pytest.mark.parametrize("what", ["sync", "steps", "beat"])
 def test_a_journal_that_cannot_be_kept_up_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     started: list[float] = []
     refused: list[float] = []
@@ -236,10 +236,10 @@ def test_a_journal_that_cannot_be_kept_up_is_told_once(tmp_path: Path, monkeypat
         return True
 
     monkeypatch.setattr("simlab.record.writer.BEAT_SECONDS", 0.02)
-    monkeypatch.setattr("simlab.storage.journal.Journal.sync" if what == "sync" else "simlab.storage.runfile.RunFile.beat", refuse)
+    monkeypatch.setattr("simlab.storage.journal.Journal.sync" if what != "beat" else "simlab.storage.runfile.RunFile.beat", refuse)
     path = tmp_path / "run.h5"
     told = []
-    with simlab.HDF5Logger(path, durability="fsync", fsync_seconds=0.02) as log:
+    with simlab.HDF5Logger(path, durability="fsync", fsync_seconds=60 if what == "steps" else 0.02, fsync_steps=7) as log:
         started.append(time.monotonic())
         for t in range(60):
             try:

@@ -135,7 +135,7 @@ class Stage:
         self.clock.append(step)
         self.offset = self.newest.add_row(self.clock.time_of(step), step, self.clock.episode)
         if self._rule.steps and not self.clock.rows % self._rule.steps:
-            self.journal.sync()
+            self.writer.sync_journal()
         self.behind = False
 
     def make_room(self) -> None:

@@ -180,6 +180,19 @@ class Writer:
         self._stuck = self._lost
         self._change.notify_all()
 
+    def sync_journal(self) -> None:
+        """Have the journal reach the disk itself; the next call is told if it cannot, and it is tried again when it is due."""
+        try:
+            self._journal.sync()
+        except OSError as e:
+            self._not_kept_up(e)
+
+    def _not_kept_up(self, error: OSError) -> None:
+        self.failure = self.failure or StorageError(
+            f"The journal {self._path.name}.journal of {self._path} could not be kept up ({reason(error)}). Rows go on being recorded; "
+            "until it can be, a loss of power may cost them."
+        )
+
     # -- the thread
 
     def _keep_time(self) -> None:
@@ -191,16 +204,13 @@ class Writer:
         try:
             if self._rule.seconds and now - self._last_sync >= self._rule.seconds:
                 self._last_sync = now
-                self._journal.sync()
+                self.sync_journal()
             if now - self._last_beat < BEAT_SECONDS or self._lost:
                 return
             self._last_beat = now
             is_mine = self._beat()
-        except OSError as e:  # tried again when it is due the next time
-            self.failure = self.failure or StorageError(
-                f"The journal {self._path.name}.journal of {self._path} could not be kept up ({reason(e)}). Rows go on being recorded; "
-                "until it can be, a loss of power may cost them."
-            )
+        except OSError as e:
+            self._not_kept_up(e)
             return
         if not is_mine:
             self._lost = self._stuck = True
