@@ -269,7 +269,8 @@ class LogCalls(Gate):
             return stage.clock.episode
 
     def _begin(self, stage: Stage, fields: Checked) -> None:
-        stage.flush_ended()
+        if stage.episodes.are_many:
+            stage.flush()
         if stage.clock.is_open:
             self._end(stage, {})
         stage.begin_episode(self._fields.keep(fields))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from simlab.metadata import to_json
 from simlab.storage.journal import Journal
+
+MOST_ENDED: Final = 256
 
 
 class OpenEpisode:
@@ -47,6 +49,11 @@ class OpenEpisode:
 
     def _tell_end(self, episode: int, told: dict[str, Any]) -> None:
         self._journal.append({"end": episode, "fields": to_json(told, "the episode")})
+
+    @property
+    def are_many(self) -> bool:
+        """Whether so many ended that they should be written: of length 0, or nearly, they fill no window."""
+        return len(self.ended) >= MOST_ENDED
 
     def take(self) -> list[tuple[int, dict[str, Any]]]:
         """Return the episodes that ended; they are handed over."""

@@ -13,9 +13,10 @@ from simlab.record.dropping import Dropping
 from simlab.record.durability import Durability
 from simlab.record.open_episode import OpenEpisode
 from simlab.record.pending import PendingSeries
-from simlab.record.pool import LARGEST_WINDOW_BYTES, MOST_ROWS, WindowPool, fitting_rows
+from simlab.record.pool import MOST_ROWS, WindowPool
 from simlab.record.report import Report
 from simlab.record.rows import RowClock, whole_step
+from simlab.record.window_length import WindowLength
 from simlab.record.writer import Writer
 from simlab.schema import Variable
 from simlab.schema.keeping import schema_to_json
@@ -24,7 +25,6 @@ from simlab.staging.jobs import Job
 from simlab.staging.lanes import Lanes
 from simlab.staging.records import Lane
 from simlab.staging.windows import Window
-from simlab.storage.chunking import power_of_two_below
 from simlab.storage.journal import Journal
 
 NOWHERE: Final = float("nan")
@@ -81,7 +81,7 @@ class Stage:
         self._rule = rule
         self._pool = WindowPool(journal)
         self.writer = Writer(path, committer, self._pool.give_back, beat, rule, journal)
-        self.span: int | None = None
+        self._length = WindowLength()
         self.newest = self._pool.new(MOST_ROWS)
         self.late: Window | None = None
         self.series = PendingSeries(journal)
@@ -140,30 +140,16 @@ class Stage:
 
     def make_room(self) -> None:
         """Send the window off if it is full."""
-        window, count = self.newest, self.newest.count
-        if self.span is None and count and not count & (count - 1) and count >= fitting_rows(window.row_bytes()):
-            self.span = count
-        if count >= self._limit() or self._is_large():
+        if self._length.is_reached(self.newest):
             self.rotate()
 
     def has_room(self) -> bool:
         """Whether the next row goes into the same window."""
-        count = self.newest.count
-        return not self._is_large() and (count < self._limit() if self.span is not None else bool(count & (count - 1)))
-
-    def _limit(self) -> int:
-        window = self.newest
-        return window.capacity if self.span is None else self.span - window.first % self.span
-
-    def _is_large(self) -> bool:
-        """Whether the window leaves early: more, or larger, agents came than when its length was decided."""
-        window, row_bytes = self.newest, self.newest.row_bytes()
-        rows = power_of_two_below(LARGEST_WINDOW_BYTES / max(1, row_bytes))
-        return window.count > 0 and rows < window.capacity and not (window.first + window.count) % rows
+        return self._length.has_room(self.newest)
 
     def rotate(self) -> None:
         """Send the newest window off and go on in another one."""
-        following = self._pool.lend(self.decided_span(), self.newest.first + self.newest.count, False, self.writer)
+        following = self._pool.lend(self.span, self.newest.first + self.newest.count, False, self.writer)
         try:
             segment = self._cut()
         except StorageError:
@@ -177,7 +163,7 @@ class Stage:
 
     def _reopen(self, row: int) -> Window:
         """Return a window for values that come after their rows were sent off; they are merged with those on disk."""
-        span = self.decided_span()
+        span = self.span
         first = row // span * span
         if self.late is not None and self.late.first == first:
             return self.late
@@ -200,12 +186,10 @@ class Stage:
             self.step = NOWHERE
             self.writer.submit(self._job_of(late, True, None))
 
-    def decided_span(self) -> int:
-        """Return how many rows a window holds, deciding it if need be."""
-        if self.span is None:
-            needed = 1 << max(0, self.newest.count - 1).bit_length()
-            self.span = max(needed, fitting_rows(self.newest.row_bytes()))
-        return self.span
+    @property
+    def span(self) -> int:
+        """How many rows a window holds; it is decided if need be."""
+        return self._length.decided(self.newest)
 
     # -- agents
 
@@ -291,22 +275,14 @@ class Stage:
         self.clock.end()
         self.step = NOWHERE
 
-    def flush_ended(self) -> None:
-        """Write the episodes that ended if they are many: of length 0, or nearly, they fill no window."""
-        if len(self.episodes.ended) >= MOST_ROWS:
-            self.flush()
-
     def attach(self, name: str, value: Any) -> None:
         """Write an attachment, and wait until it is in the file."""
         job = self._job(structure=False)
         job.rows = self.newest.first
         job.attachments.append((name, value))
         try:
-            self.writer.submit(job)
-            self.writer.drain()
+            self._submit(job)
         except StorageError:
-            if self.writer.withdraw(job):
-                self._owed.append(job)  # what it had with it goes with the next job; its rows are still here
             if job.attachments:  # else it is there, and only the commit that followed was refused
                 raise
 
@@ -317,7 +293,7 @@ class Stage:
         if structure:
             job.variables = {p: self.book.variables(p) for p in self.book.schema.population_names}
             job.environment, job.series = self.book.numbers, self.book.all_series
-            job.span = self.decided_span()
+            job.span = self.span
             job.agents = self.agents.take_unwritten()
             if self._told_schema is not self.book.schema:
                 self._told_schema = self.book.schema
@@ -336,10 +312,8 @@ class Stage:
             job.blocks = self.series.take()
             job.ended = self.episodes.take()
             job.segment = segment
-            owed, self._owed = self._owed, []
-            for name in ("agents", "blocks", "ended"):
-                setattr(job, name, [part for other in owed for part in getattr(other, name)] + getattr(job, name))
-            job.schema = job.schema or next((other.schema for other in owed if other.schema), None)
+            job.take_over(self._owed)
+            self._owed = []
         return job
 
     def _remember_last_rows(self, window: Window) -> None:
@@ -361,10 +335,14 @@ class Stage:
         self.close_late()
         job = self._job_of(self.newest, release, self._cut())
         self.newest.flushed = True
+        self._submit(job)
+
+    def _submit(self, job: Job) -> None:
+        """Hand over a job and wait until it is written; if the disk refuses, what it had with it goes with the next one."""
         try:
             self.writer.submit(job)
             self.writer.drain()
         except StorageError:
             if self.writer.withdraw(job):
-                self._owed.append(job)  # what it had with it goes with the next job; its rows are still here
+                self._owed.append(job)  # its rows are still here
             raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,6 +96,13 @@ class Job:
     segment: int | None = None
     sync: bool = False
     cost: int = 0
+
+    def take_over(self, owed: Sequence[Job]) -> None:
+        """Take what jobs that were given up had with them, but for their rows, before what is here."""
+        self.agents = [agent for other in owed for agent in other.agents] + self.agents
+        self.blocks = [block for other in owed for block in other.blocks] + self.blocks
+        self.ended = [episode for other in owed for episode in other.ended] + self.ended
+        self.schema = self.schema or next((other.schema for other in owed if other.schema), None)
 
     def values(self) -> int:
         """Count the values that it holds."""
