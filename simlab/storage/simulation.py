@@ -30,6 +30,7 @@ from simlab.schema import Variable
 from simlab.schema.names import disk_name
 from simlab.storage.attachments import write_attachment
 from simlab.storage.attributes import write_attribute, write_attributes
+from simlab.storage.cells import write_entries, write_scalar
 from simlab.storage.chunking import chunk_of_series
 from simlab.storage.codec import Compression
 from simlab.storage.episodes import EpisodeTable
@@ -244,12 +245,8 @@ class SimulationStore:
 
     def write_clock(self, row: int, time: Array, step: Array, episode: Array) -> None:
         """Write the clocks of rows ``row ...``."""
-        end = row + len(time)
         for name, values in ((TIME, time), (STEP, step), (EPISODE, episode)):
-            dataset = self.dataset(name)
-            if dataset.shape[0] < end:
-                dataset.resize((end,))
-            dataset[row:end] = values
+            write_entries(self.dataset(name), row, values)
 
     def write_series_time(self, column: Column, row: int, time: Array) -> None:
         """Write the run clock of a series' rows ``row ...`` and give the series their number."""
@@ -293,8 +290,8 @@ class SimulationStore:
         """Vouch for rows: everything that was written reaches the system first, then the number of rows that are complete."""
         self.file.flush()
         for name, value in report.items():
-            self.dataset(f"{GROUP_REPORT}/{name}")[()] = value
-        self.dataset(COMMITTED)[()] = rows
+            write_scalar(self.dataset(f"{GROUP_REPORT}/{name}"), value)
+        write_scalar(self.dataset(COMMITTED), rows)
         self.file.flush()
 
     def finish(self, report: Mapping[str, float]) -> None:
@@ -310,8 +307,8 @@ class SimulationStore:
                 count_groups(above, deep=False)
                 above = above.parent
         for name, value in report.items():
-            self.dataset(f"{GROUP_REPORT}/{name}")[()] = value
-        self.dataset(COMPLETE)[()] = 1
+            write_scalar(self.dataset(f"{GROUP_REPORT}/{name}"), value)
+        write_scalar(self.dataset(COMPLETE), 1)
         self.file.flush()
 
 

@@ -245,10 +245,12 @@ class Grid:
 
     def resize(self, sizes: Sequence[int]) -> None:
         """Give every variable of the grid the lengths of the shared axes; nothing shrinks."""
-        for dataset in (*(c.dataset for c in self.columns), *(f.column.dataset for f in self.fields)):
-            shape = tuple(max(a, b) for a, b in zip(dataset.shape, sizes, strict=False)) + dataset.shape[len(sizes) :]
-            if shape != dataset.shape:
-                dataset.resize(shape)
+        for column in (*self.columns, *(f.column for f in self.fields)):
+            dataset = column.dataset.id
+            had = dataset.shape
+            shape = tuple(map(max, had, sizes)) + had[len(sizes) :]
+            if shape != had:
+                dataset.set_extent(shape)
 
 
 def bound_column(file: WritableFile, path: str, variable: Variable, has_agents: bool) -> Column:

@@ -27,7 +27,9 @@ LIBRARY_BOUNDS: Final = ("v110", "v110")
 PAGE_SIZE: Final = 2048
 """Metadata in pages that never cross one of the kernel's: a kill inside one write cannot tear an object header."""
 _CACHE_BYTES: Final = 1 << 22
-_MARGIN: Final = 1 << 18
+_MARGIN: Final = 1 << 22
+_SMALL_MARGIN: Final = 1 << 18
+"""What the system keeps more room for than was asked, so that it is asked now and then only."""
 
 
 being_recorded: weakref.WeakValueDictionary[str, WritableFile] = weakref.WeakValueDictionary()
@@ -200,8 +202,13 @@ class WritableFile:
             return
         if self._room < size:
             self.must_be_there()
-            end, more = os.stat(self.path).st_size, size - self._room + _MARGIN
-            reserve(self.path, end + more)
+            end, missing = os.stat(self.path).st_size, size - self._room
+            try:
+                more = missing + _MARGIN
+                reserve(self.path, end + more)
+            except OSError:  # the disk is nearly full: no more than has to be
+                more = missing + _SMALL_MARGIN
+                reserve(self.path, end + more)
             self._room += more
         self._room -= size
 
