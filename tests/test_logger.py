@@ -35,7 +35,7 @@ from simlab.errors import (
     TimestepError,
     ValueMismatchError,
 )
-from simlab.staging.encoders import Encoders
+from simlab.staging import encoders
 from simlab.storage.simulation import SimulationStore
 
 
@@ -818,7 +818,7 @@ def test_refusal_without_end(path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_cannot_ever_be_written_is_dropped_and_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put, broken = Encoders.put, [True]
+    put, broken = encoders.put, [True]
 
     def fail_once(encoded: Any) -> None:
         if broken:
@@ -826,7 +826,7 @@ def test_what_cannot_ever_be_written_is_dropped_and_counted(path: Path, monkeypa
             raise ValueError("a defect")
         put(encoded)
 
-    monkeypatch.setattr(Encoders, "put", staticmethod(fail_once))
+    monkeypatch.setattr(encoders, "put", fail_once)
     log, told = simlab.HDF5Logger(path), []
     for t in range(2000):
         try:

@@ -12,7 +12,7 @@ import pytest
 import simlab
 from simlab.errors import StorageError, TimestepError
 from simlab.record import pending
-from simlab.staging.encoders import Encoders
+from simlab.staging import encoders
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_late_values_that_replace_others_are_counted_once(path: Path, flush: boo
 
 
 def test_late_values_on_a_disk_that_refuses_are_counted_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put, refusals = Encoders.put, [0]
+    put, refusals = encoders.put, [0]
 
     def sometimes(encoded: Any) -> None:
         put(encoded)
@@ -77,7 +77,7 @@ def test_late_values_on_a_disk_that_refuses_are_counted_once(path: Path, monkeyp
             refusals[0] -= 1
             raise OSError(errno.ENOSPC, "full")
 
-    monkeypatch.setattr(Encoders, "put", staticmethod(sometimes))
+    monkeypatch.setattr(encoders, "put", sometimes)
     with simlab.HDF5Logger(path) as log:
         for t in range(600):
             log.log_agent_step("a", t, {"x": 1.0})

@@ -219,6 +219,11 @@ class Writer:
                 "removed. Nothing more can be recorded to it from here."
             )
 
+    def _next(self) -> Job | None:
+        """Return the job after the one that is being written."""
+        with self._change:
+            return self._jobs[1] if len(self._jobs) > 1 else None
+
     def _run(self) -> None:
         while True:
             with self._change:
@@ -238,7 +243,7 @@ class Writer:
                 if self._carried is not None:
                     job.agents, job.ended = self._carried.agents + job.agents, self._carried.ended + job.ended
                     self._carried = None
-                self._committer.write(job)
+                self._committer.write(job, self._next)
             except Exception as e:
                 may_pass = isinstance(e, _MAY_PASS)
                 with self._change:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from simlab.schema import Variable
-from simlab.staging.encoders import Encoders
+from simlab.staging.encoders import Encoders, Encoding
 from simlab.staging.jobs import Block, Job
 from simlab.staging.returns import RETURN_FIELDS, Returns, Sums, returns_on_disk, reward_index, sums_of
 from simlab.staging.sealing import Chunk, Tally, chunks_of_lanes
@@ -17,6 +18,16 @@ from simlab.storage.journal import Journal
 from simlab.storage.simulation import SimulationStore
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(slots=True)
+class _Begun:
+    """A job whose chunks are being encoded, and what that counts and keeps."""
+
+    job: Job
+    encoding: Encoding
+    tally: Tally
+    tails: dict[str, Array]
 
 
 class Committer:
@@ -60,6 +71,7 @@ class Committer:
         self._ended = -1
         self._tails: dict[str, Array] = {}
         self._clocks: list[tuple[int, Array, Array, Array]] = []
+        self._begun: _Begun | None = None
 
     def distrust(self, episode: int) -> None:
         """Sum the returns of an episode from the file when it ends: not all of its rows went by here, or some came late."""
@@ -72,17 +84,28 @@ class Committer:
             n = window.count
             self._clocks.append((window.first, window.time[:n].copy(), window.step[:n].copy(), window.episode[:n].copy()))
 
-    def write(self, job: Job) -> None:
+    def write(self, job: Job, following: Callable[[], Job | None] = lambda: None) -> None:
         """Write a job. Doing it twice leaves the same values, so a job that failed halfway is simply done again.
+
+        Parameters
+        ----------
+        job : Job
+            The job.
+        following : callable, optional
+            Returns the job that is written next, if it is there by then: encoders begin with it early.
 
         Raises
         ------
         OSError, RuntimeError
             If the disk, or HDF5, refuses.
         """
-        store, window, tally = self._store, job.window, Tally()
+        store, window = self._store, job.window
         self._prepare(job)
         store.make_room()
+        begun, self._begun = self._begun, None
+        if begun is None or begun.job is not job:
+            begun = self._begin(job)  # meanwhile, what is there to write besides
+        tally, tails = begun.tally, begun.tails
         for clock in self._clocks:
             store.write_clock(*clock)
         if window is not None and not window.late:
@@ -90,8 +113,7 @@ class Committer:
             store.write_clock(window.first, window.time[:n], window.step[:n], window.episode[:n])
         store.resize(job.rows)
         added: Sums = {}
-        tails: dict[str, Array] = {}
-        self._encoders.write(self._chunks(job, tally, tails))
+        begun.encoding.write(lambda: self._look_ahead(following()))
         if window is not None and window.count:
             if window.late:
                 self._by_disk.update(np.unique(window.episode[: window.count]).tolist())
@@ -110,6 +132,21 @@ class Committer:
             window.retire()
         if job.segment is not None:
             self._journal.forget(job.segment)
+
+    def _begin(self, job: Job) -> _Begun:
+        """Begin to encode a job whose structure is there."""
+        tally, tails = Tally(), dict[str, Array]()
+        return _Begun(job, self._encoders.begin(self._chunks(job, tally, tails)), tally, tails)
+
+    def _look_ahead(self, job: Job | None) -> None:
+        """Begin to encode the next job, if all it needs is there: new chunks of numbers, of variables and agents that the file knows."""
+        if job is None or job.window is None or job.window.late or job.agents or job.blocks or job.attachments or job.schema is not None:
+            return
+        grids = [(self._store.grids.get(name), variables) for name, variables in job.variables.items() if variables]
+        grids += [(self._store.environment, job.environment)] if job.environment else []
+        aligned = job.window.first % job.span == 0
+        if aligned and all(g is not None and len(g.columns) == len(vs) and not any(v.is_text for v in vs) for g, vs in grids):
+            self._begun = self._begin(job)
 
     def _told(self, job: Job, tally: Tally) -> dict[str, float]:
         """Return the counters with what a job adds, which is in the file with them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
@@ -14,6 +14,8 @@ ENCODERS: Final = 2
 """Deflate in two threads keeps up with any simulation that Python drives; more would take its cores."""
 BATCH_BYTES: Final = 2 << 20
 """Raw bytes that one encoder takes at a time."""
+_MOST_PENDING: Final = 4 * ENCODERS
+"""Batches that are encoded, or wait for it, before the first of them is written."""
 
 
 class Encoders:
@@ -26,28 +28,9 @@ class Encoders:
         """End the threads."""
         self._pool.shutdown()
 
-    def write(self, chunks: Iterator[Chunk]) -> None:
-        """Encode chunks in the pool, many at a time, and write them in order.
-
-        Every hand-over between threads may have to wait for the simulation to let go of the interpreter; few large ones do least.
-        """
-        pending: deque[Future[list[Encoded]]] = deque()
-        batch: list[Chunk] = []
-        size = 0
-        for chunk in chunks:
-            if chunk.column.variable.is_text:
-                chunk.trim_text()
-            batch.append(chunk)
-            size += chunk.values.nbytes
-            if size >= BATCH_BYTES:
-                pending.append(self._encode_soon(batch))
-                batch, size = [], 0
-                if len(pending) > 4 * ENCODERS:
-                    self.put(pending.popleft().result())
-        if batch:
-            pending.append(self._encode_soon(batch))
-        while pending:
-            self.put(pending.popleft().result())
+    def begin(self, chunks: Iterator[Chunk]) -> Encoding:
+        """Begin to encode chunks; what is encoded waits to be written."""
+        return Encoding(chunks, self._encode_soon)
 
     def _encode_soon(self, batch: list[Chunk]) -> Future[list[Encoded]]:
         try:
@@ -57,15 +40,67 @@ class Encoders:
             done.set_result(encode_batch(batch))
             return done
 
-    @staticmethod
-    def put(encoded: list[Encoded]) -> None:
-        """Write encoded chunks."""
-        for column, offset, raw in encoded:
-            if column.compression.direct:
-                column.file.make_room(len(raw) + PAGE_SIZE if isinstance(raw, bytes) else raw.nbytes + PAGE_SIZE)
-                column.dataset.id.write_direct_chunk(offset, raw)
-                continue
-            column.file.make_room(raw.nbytes + PAGE_SIZE)
-            shape = column.dataset.shape
-            at = tuple(slice(o, min(o + n, m)) for o, n, m in zip(offset, raw.shape, shape, strict=True))
-            column.dataset[at] = raw[tuple(slice(0, s.stop - s.start) for s in at)]
+
+class Encoding:
+    """Chunks that are being encoded in the pool, many at a time.
+
+    Every hand-over between threads may have to wait for the simulation to let go of the interpreter; few large ones do least.
+
+    Parameters
+    ----------
+    chunks : iterator of Chunk
+        What to encode; no more of it is taken than is encoded soon.
+    encode_soon : callable
+        Gives chunks to an encoder.
+    """
+
+    def __init__(self, chunks: Iterator[Chunk], encode_soon: Callable[[list[Chunk]], Future[list[Encoded]]]) -> None:
+        self._chunks, self._encode_soon = chunks, encode_soon
+        self._pending: deque[Future[list[Encoded]]] = deque()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Keep the encoders busy."""
+        while len(self._pending) < _MOST_PENDING and (batch := self._next_batch()):
+            self._pending.append(self._encode_soon(batch))
+
+    def _next_batch(self) -> list[Chunk]:
+        batch: list[Chunk] = []
+        size = 0
+        for chunk in self._chunks:
+            if chunk.column.variable.is_text:
+                chunk.trim_text()
+            batch.append(chunk)
+            size += chunk.values.nbytes
+            if size >= BATCH_BYTES:
+                break
+        return batch
+
+    def write(self, nearly_done: Callable[[], None]) -> None:
+        """Write the chunks in order, each as soon as it is encoded.
+
+        Parameters
+        ----------
+        nearly_done : callable
+            Is called once, when encoders are about to run out of work.
+        """
+        told = False
+        while self._pending:
+            if not told and len(self._pending) <= ENCODERS:
+                told = True
+                nearly_done()
+            put(self._pending.popleft().result())
+            self._go_on()
+
+
+def put(encoded: list[Encoded]) -> None:
+    """Write encoded chunks."""
+    for column, offset, raw in encoded:
+        if column.compression.direct:
+            column.file.make_room(len(raw) + PAGE_SIZE if isinstance(raw, bytes) else raw.nbytes + PAGE_SIZE)
+            column.dataset.id.write_direct_chunk(offset, raw)
+            continue
+        column.file.make_room(raw.nbytes + PAGE_SIZE)
+        shape = column.dataset.shape
+        at = tuple(slice(o, min(o + n, m)) for o, n, m in zip(offset, raw.shape, shape, strict=True))
+        column.dataset[at] = raw[tuple(slice(0, s.stop - s.start) for s in at)]

@@ -191,4 +191,7 @@ class Window:
 
     def row_bytes(self) -> int:
         """Bytes that one row of the agents seen so far takes."""
-        return sum(len(lanes.agents) * lanes.row_bytes for lanes in (*self.lanes.values(), self.environment))
+        size = len(self.environment.agents) * self.environment.row_bytes
+        for lanes in self.lanes.values():  # asked for with every row
+            size += len(lanes.agents) * lanes.row_bytes
+        return size
