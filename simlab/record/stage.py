@@ -93,8 +93,7 @@ class Stage:
         self._owed: list[Job] = []
         self.window = self.newest
         self.step: float = NOWHERE
-        self.offset, self.behind, self.fresh = 0, False, False
-        self.opened = False
+        self.offset, self.behind, self.fresh, self.opened = 0, False, False, False
         self.grown_at = -MOST_ROWS
         self.undo: list[Callable[[], None]] = []
         self.news: list[dict[str, Any]] = []
@@ -115,7 +114,7 @@ class Stage:
             self.make_room()  # may have to wait for the disk, which may refuse: nothing is changed before
             if opens:
                 self._open_episode({})
-            self.append(step)
+            self._append(step)
             self.fresh, self.opened = True, opens
         else:
             row = self.clock.must_find(step)
@@ -131,6 +130,9 @@ class Stage:
     def append(self, step: int) -> None:
         """Make the row of a newer step."""
         self.make_room()
+        self._append(step)
+
+    def _append(self, step: int) -> None:
         self.window = self.newest
         self.clock.append(step)
         self.offset = self.newest.add_row(self.clock.time_of(step), step, self.clock.episode)

@@ -31,17 +31,22 @@ class WindowLength:
         count = window.count
         if self.rows is None and count and not count & (count - 1) and count >= fitting_rows(window.row_bytes()):
             self.rows = count
-        return count >= self._limit(window) or self._is_large(window)
+        return count >= self._limit(window) or (count > 0 and self._is_large(window))
 
     def has_room(self, window: Window) -> bool:
         """Whether the next row goes into a window, as far as that can be said without deciding anything."""
         count = window.count
-        return not self._is_large(window) and (count < self._limit(window) if self.rows is not None else bool(count & (count - 1)))
+        return not (count and self._is_large(window)) and (
+            count < self._limit(window) if self.rows is not None else bool(count & (count - 1))
+        )
 
     def _limit(self, window: Window) -> int:
         return window.capacity if self.rows is None else self.rows - window.first % self.rows
 
     def _is_large(self, window: Window) -> bool:
         """Whether the window leaves early: more, or larger, agents came than when its length was decided."""
-        rows = power_of_two_below(LARGEST_WINDOW_BYTES / max(1, window.row_bytes()))
-        return window.count > 0 and rows < window.capacity and not (window.first + window.count) % rows
+        row_bytes = window.row_bytes()
+        if row_bytes * window.capacity <= LARGEST_WINDOW_BYTES:
+            return False
+        rows = power_of_two_below(LARGEST_WINDOW_BYTES / row_bytes)
+        return rows < window.capacity and not (window.first + window.count) % rows
