@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -57,7 +58,7 @@ def test_info_as_json_has_stable_keys(demo_run: Path, capsys: pytest.CaptureFixt
     assert list(facts) == ["path", "kind", "file_bytes", "format", "source", "simulations"]
     [run] = facts["simulations"]
     assert list(run) == [
-        "name", "complete", "rows", "agents", "populations", "episodes", "episode_lengths", "episode_fields", "seed", "date",
+        "name", "complete", "state", "rows", "agents", "populations", "episodes", "episode_lengths", "episode_fields", "seed", "date",
         "environment_type", "config", "attributes", "attachments", "variables", "raw_bytes", "stored_bytes", "report",
         "problems",
     ]  # fmt: skip
@@ -388,3 +389,26 @@ def test_pictures_that_cannot_be_made(
     monkeypatch.chdir(tmp_path)
     assert words in told(capsys, *[demo_run if a == "RUN" else a for a in arguments], code=1)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_state_of_a_run_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.h5"
+    log = simlab.HDF5Logger(path)
+    log.log_agent_step("a\x1b[31m", 0, {"x": 1.0})
+    done = subprocess.run([sys.executable, "-m", "simlab", "info", str(path)], capture_output=True, text=True, check=True)
+    assert "simulation_0001   (being recorded)" in done.stdout
+    assert not done.stderr
+    sidecar = tmp_path / "run.h5.journal"
+    shutil.copytree(sidecar, tmp_path / "dead.h5.journal")
+    shutil.copy(path, tmp_path / "dead.h5")
+    owner = tmp_path / "dead.h5.journal" / "owner.json"
+    owner.write_text(owner.read_text().replace(str(os.getpid()), "0"))
+    log.finalize()
+    assert main(["info", str(tmp_path / "dead.h5")]) == 0
+    out, err = capsys.readouterr()
+    assert "(not finalized: its program ended early" in out
+    (line,) = err.splitlines()  # a warning is one line, without the place in the code
+    assert line.startswith("simlab: ")
+    assert "did not finish" in line
+    assert main(["info", "--json", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["simulations"][0]["state"] == "finalized"

@@ -9,7 +9,9 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 from simlab import __version__
 from simlab.cli.terminal import escape
@@ -60,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as leaving:  # argparse leaves by itself: 0 after --help, 2 after wrong usage
         return leaving.code if isinstance(leaving.code, int) else 2
     try:
-        code: int = importlib.import_module(f"simlab.cli.{given.command}").run(given)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show
+            code: int = importlib.import_module(f"simlab.cli.{given.command}").run(given)
         sys.stdout.flush()
     except BrokenPipeError:
         # The interpreter flushes stdout once more on its way out; it must not fail there.
@@ -73,6 +77,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"simlab: {escape(str(error))}", file=sys.stderr)
         return 1
     return code
+
+
+def _show(message: Warning | str, category: Any, filename: str, lineno: int, file: Any = None, line: str | None = None) -> None:
+    """Show a warning as the errors are shown: where in the code it comes from is of no use here."""
+    print(f"simlab: {escape(str(message))}", file=sys.stderr)
 
 
 def _parser() -> argparse.ArgumentParser:

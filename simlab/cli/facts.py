@@ -97,6 +97,7 @@ def simulation_facts(source: RunSource, name: str) -> dict[str, Any]:
     return {
         "name": plain(name),
         "complete": contents.complete,
+        "state": "finalized" if contents.complete else "being recorded" if source.live else "not finalized",
         "rows": contents.rows,
         "agents": sum(p.n_agents for p in contents.populations.values()),
         "populations": {p.name: p.n_agents for p in contents.populations.values() if p.name},

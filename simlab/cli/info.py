@@ -13,6 +13,11 @@ from simlab.cli.terminal import count, escape, ratio, short, size, table
 _MOST_ENTRIES = 60
 _MOST_SIMULATIONS = 200
 _MOST_CONFIG = 20
+_STATES = {
+    "finalized": "",
+    "being recorded": "   (being recorded)",
+    "not finalized": "   (not finalized: its program ended early; simlab repair makes it a finished file)",
+}
 
 
 def run(given: argparse.Namespace) -> int:
@@ -68,7 +73,7 @@ def _list(simulations: list[dict[str, Any]]) -> list[str]:
 
 def _state(simulation: dict[str, Any]) -> list[str]:
     damaged = len(simulation["problems"])
-    return ([] if simulation["complete"] else ["not finalized"]) + ([f"damaged: {count(damaged, 'problem')}"] if damaged else [])
+    return ([] if simulation["complete"] else [simulation["state"]]) + ([f"damaged: {count(damaged, 'problem')}"] if damaged else [])
 
 
 def simulation_lines(facts: dict[str, Any]) -> list[str]:
@@ -85,7 +90,7 @@ def simulation_lines(facts: dict[str, Any]) -> list[str]:
         "" if not raw or not stored else f" ({raw / stored:.1f} times smaller)" if raw >= stored else " (larger: there is little in it)"
     )
     out = [
-        escape(facts["name"]) + ("" if facts["complete"] else "   (not finalized: being recorded, or its program ended early)"),
+        escape(facts["name"]) + _STATES[facts["state"]],
         f"  {count(facts['episodes'], 'episode')}{span}, {count(facts['rows'], 'row')}, {agents}",
         f"  {size(raw)} of values in {size(stored)}{smaller}",
         "",
