@@ -9,13 +9,14 @@ import sys
 import textwrap
 from pathlib import Path
 
+import h5py
 import netCDF4
 import numpy as np
 import pytest
 
 import simlab
 from simlab.cli import main
-from simlab.errors import FormatError, RunExistsError, RunInUseError, RunNotFoundError, UnfinishedRunWarning
+from simlab.errors import DamageWarning, FormatError, RunExistsError, RunInUseError, RunNotFoundError, UnfinishedRunWarning
 from simlab.storage.superblock import is_marked
 
 WRITER = """
@@ -106,3 +107,48 @@ def test_repair_refuses_what_it_cannot_mend(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"truncated|damaged"):
         simlab.repair(path)
     assert os.listdir(tmp_path) == ["run.h5"]
+
+
+def test_a_damaged_run_that_was_left_shows_what_can_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.h5"
+    killed_run(path, 150)
+    copy = tmp_path / "copy.h5"
+    simlab.repair(path, copy)
+    with h5py.File(copy) as file:
+        header = h5py.h5o.get_info(file["simulation_0001/agents/observations/x"].id).addr
+    with open(path, "r+b") as file:
+        file.seek(header + 20)
+        byte = file.read(1)
+        file.seek(header + 20)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.warns(DamageWarning) as told:
+        ds = simlab.open_run(path)
+    text = " ".join(str(w.message) for w in told)
+    assert "Lost: rows that only its journal holds" in text
+    assert "is being written" not in text
+    with ds:
+        assert "x" not in ds
+        assert ds.rewards.values[0].tolist() == [1.0] * 100
+        assert ds.n.values[[0, 50]].tolist() == [0, 50]
+    assert main(["repair", str(path)]) == 1
+    err = capsys.readouterr().err
+    assert "damaged" in err
+    assert "simlab.open_run shows" in err
+    assert "is being written" not in err
+
+
+def test_rows_whose_clock_was_lost_are_told(tmp_path: Path) -> None:
+    path, copy = tmp_path / "run.h5", tmp_path / "copy.h5"
+    killed_run(path, 150)
+    simlab.repair(path, copy)
+    with h5py.File(copy, "r+") as file:
+        run = file["simulation_0001"]
+        run["episode"][90:] = 0
+        run["step"][90:] = 0
+        run["time"][90:] = 0
+        run["complete"][()] = 0
+    with pytest.warns(DamageWarning, match=r"rows from 90 on are lost \(60\)"):
+        ds = simlab.open_run(copy)
+    with ds:
+        assert ds.step.values.tolist() == list(range(90))
+        assert ds.grid.values[:, 0, 0].tolist() == [0, 50]

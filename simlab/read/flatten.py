@@ -135,8 +135,8 @@ class _Builder:
             return stored, dims
         with self._telling(f"{stored.name!r} has no times"):
             times = clock.read()
-            if self.contents.source.live:
-                times = times[: _whole(times)]
+            if not self.contents.complete:
+                times = times[: _whole(times, self.time)]
             times = times[times <= self.time[-1]] if self.time.size else times[:0]
             if clock.shape[0] < stored.shape[0] and self.contents.complete:
                 lengths = f"{clock.shape[0]:,} times for the {stored.shape[0]:,} entries"
@@ -188,10 +188,11 @@ class _Builder:
         return ds
 
 
-def _whole(times: Array) -> int:
-    """Return how many rows of a series are there: not those that are just being written."""
-    falls = np.flatnonzero(np.diff(times) <= 0)
-    return int(falls[0]) + 1 if falls.size else times.size
+def _whole(times: Array, rows: Array) -> int:
+    """Return how many entries of a series are there: not those that are just being written, or whose times were lost."""
+    wrong = ~np.isin(times, rows) & (times <= (rows[-1] if rows.size else -1))
+    wrong[1:] |= np.diff(times) <= 0
+    return int(np.argmax(wrong)) if wrong.any() else times.size
 
 
 def with_netcdf_names(ds: xr.Dataset) -> xr.Dataset:

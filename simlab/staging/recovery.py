@@ -13,6 +13,7 @@ from typing import Any
 
 from simlab.conventions import EPISODE, STEP
 from simlab.errors import (
+    DamageWarning,
     FormatError,
     RunExistsError,
     RunInUseError,
@@ -31,7 +32,7 @@ from simlab.storage.overlay import Overlay
 from simlab.storage.redo import NAME, apply_redo, redo_onto, write_redo
 from simlab.storage.runfile import refuse_if_open_elsewhere
 from simlab.storage.superblock import ends_early, is_marked
-from simlab.storage.writable import being_recorded, reserve
+from simlab.storage.writable import being_recorded, open_over, reserve
 
 
 @dataclass(slots=True)
@@ -174,6 +175,10 @@ def recover(source: Path, target: Path, finish: bool = True, lock: WriterLock | 
     """
     try:
         return _recover(source, target, finish, lock)
+    except FormatError as e:
+        if e.__cause__ is not None:  # HDF5's own complaint: the file is damaged
+            e.args = (f"{e} What of it can be read, simlab.open_run shows; ds.sim.to_netcdf keeps that.",)
+        raise
     except SimlabError:
         raise
     except OSError as e:
@@ -277,7 +282,10 @@ def open_unfinished(path: Path, folder: Path) -> Any:
     h5py.File
         Over the file, and over pages in memory.
     """
-    file, _, found = whole(path, folder)
+    try:
+        file, _, found = whole(path, folder)
+    except FormatError as e:
+        return _as_it_lies(path, folder, e)
     try:
         told = Repair(path, False, gaps=found.gaps)
         with told_damaged(path):
@@ -292,6 +300,26 @@ def open_unfinished(path: Path, folder: Path) -> Any:
             stacklevel=users_frame(),
         )
         return file.reopened_for_reading()
+    except FormatError as e:
+        file.close()
+        return _as_it_lies(path, folder, e)
     except BaseException:
         file.close()
         raise
+
+
+def _as_it_lies(path: Path, folder: Path, error: FormatError) -> Any:
+    """Open a damaged file whose writer died without what its journal holds: the rest of it can be read."""
+    overlay = Overlay(path, mend=True)
+    try:
+        redo_onto(overlay, folder / NAME)
+        file = open_over(overlay)
+    except (OSError, RuntimeError, KeyError, ValueError):
+        overlay.close()
+        raise error from None
+    warnings.warn(
+        f"{error} What can be read of it is shown, up to its last commit. Lost: rows that only its journal holds.",
+        DamageWarning,
+        stacklevel=users_frame(),
+    )
+    return file

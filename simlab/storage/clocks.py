@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from simlab.conventions import COMMITTED, COMPLETE, TIME
-from simlab.errors import FormatError
+from simlab.conventions import COMMITTED, COMPLETE, EPISODE, STEP, TIME
+from simlab.errors import FormatError, StorageError
 from simlab.storage.damage import ODD, reason
 from simlab.storage.describing import describe
 from simlab.storage.entries import Entries
@@ -44,6 +44,29 @@ def count_rows(found: Entries, clocks: dict[str, StoredVariable], complete: bool
     if told != held and complete:  # while a run is being recorded, either may be ahead
         gaps.append(f"{COMMITTED!r} is {int(told):,}, but the clock holds {held:,} rows: the first {rows:,} are shown")
     return rows
+
+
+def sound_rows(clocks: dict[str, StoredVariable], rows: int, gaps: list[str]) -> int:
+    """Return how many of the rows of a run that was not finalized have a clock that can be right.
+
+    A machine that loses power may have kept a later page and lost an earlier one, which then reads as zeros. The run clock rises, goes
+    with the steps of an episode, and on from where the one before ended.
+    """
+    if {TIME, STEP, EPISODE} - set(clocks) or any(stored.dtype.kind not in "iu" for stored in clocks.values()) or not rows:
+        return rows
+    try:
+        time, step, episode = (clocks[name].read(slice(0, rows)).astype(np.int64) for name in (TIME, STEP, EPISODE))
+    except StorageError:
+        return rows  # whoever reads them says so
+    same = episode[1:] == episode[:-1]
+    wrong = np.append(step[:1] < 0, step[1:] < 0)
+    wrong[1:] |= np.where(same, time[1:] - step[1:] != time[:-1] - step[:-1], time[1:] - step[1:] <= time[:-1])
+    wrong[1:] |= (time[1:] <= time[:-1]) | (episode[1:] < episode[:-1])
+    if not wrong.any():
+        return rows
+    sound = int(np.argmax(wrong))
+    gaps.append(f"the clock is damaged: rows from {sound:,} on are lost ({rows - sound:,})")
+    return sound
 
 
 def is_complete(found: Entries, gaps: list[str]) -> bool:

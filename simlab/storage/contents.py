@@ -36,7 +36,7 @@ from simlab.conventions import (
 )
 from simlab.errors import FormatError, SimlabError
 from simlab.storage.attributes import read_attributes
-from simlab.storage.clocks import count_rows, is_complete, read_clock
+from simlab.storage.clocks import count_rows, is_complete, read_clock, sound_rows
 from simlab.storage.damage import ODD, reason
 from simlab.storage.describing import describe, is_plain_dimension, is_scale, note_scales
 from simlab.storage.entries import Entries, address, entries
@@ -56,7 +56,7 @@ _OWN_ATTRIBUTES: Final[tuple[tuple[str, tuple[type, ...], str], ...]] = (
 )
 
 
-def read_stored(source: RunSource, simulation: str, *, outline: bool = False, most: int | None = None) -> RunContents:
+def read_stored(source: RunSource, simulation: str, *, outline: bool = False, most: int | None = None, left: bool = False) -> RunContents:
     """Return what a simulation holds in its file.
 
     Parameters
@@ -69,6 +69,8 @@ def read_stored(source: RunSource, simulation: str, *, outline: bool = False, mo
         Leave out what only a reader of values needs (ids, labels, logged bits), and what is wrong with it: a third of the time.
     most : int, optional
         How many rows there are, where that was read before the file was opened.
+    left : bool, optional
+        Whether its writer is gone, so that a simulation that was not finalized may have lost pages with the machine's power.
 
     Raises
     ------
@@ -76,14 +78,14 @@ def read_stored(source: RunSource, simulation: str, *, outline: bool = False, mo
         If the simulation lacks what every simulation has, or is too damaged to be read.
     """
     try:
-        return _read(source, simulation, outline, most)
+        return _read(source, simulation, outline, most, left)
     except ODD as error:
         if isinstance(error, SimlabError):
             raise
         raise FormatError(f"Simulation {simulation!r} of {source.path!r} is damaged: {reason(error)}. Restore it from a copy.") from error
 
 
-def _read(source: RunSource, simulation: str, outline: bool, most: int | None) -> RunContents:
+def _read(source: RunSource, simulation: str, outline: bool, most: int | None, left: bool) -> RunContents:
     group = source.file()[simulation]
     found = entries(group)
     gaps = list(found.gaps)
@@ -95,6 +97,8 @@ def _read(source: RunSource, simulation: str, outline: bool, most: int | None) -
         )
     complete = is_complete(found, gaps)
     rows = count_rows(found, clocks, complete, gaps)
+    if left and not complete:
+        rows = sound_rows(clocks, rows, gaps)
     if most is not None:
         rows = max(0, min(most, *(stored.extent[0] for stored in clocks.values())))
     for name in [name for name, stored in clocks.items() if stored.shape[0] < rows]:

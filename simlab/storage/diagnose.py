@@ -41,13 +41,15 @@ _KINDS: Final = (
 )
 
 
-def explain(path: str | os.PathLike[str]) -> str | None:
+def explain(path: str | os.PathLike[str], left: bool = False) -> str | None:
     """Return one sentence that says why `path` is no usable HDF5 file, or None where nothing is wrong with it.
 
     Parameters
     ----------
     path : str or path-like
         The path as the user gave it; ``~`` is expanded.
+    left : bool, optional
+        Whether its writer is known to be dead: that the file is marked as being written is no reason then.
 
     Returns
     -------
@@ -83,7 +85,7 @@ def explain(path: str | os.PathLike[str]) -> str | None:
         return f"{shown} is a pipe, socket or device, not a file."
     try:
         with open(place, "rb") as file:
-            return _content(file, shown)
+            return _content(file, shown, left)
     except PermissionError:
         return f"{shown} may not be read by you; change its permissions."
     except OSError as error:
@@ -122,7 +124,7 @@ def _folder(place: str, shown: str) -> str:
     return f"{shown} is a folder, not a file. It holds {', '.join(map(repr, files[:3]))}{more}."
 
 
-def _content(file: BinaryIO, shown: str) -> str | None:
+def _content(file: BinaryIO, shown: str, left: bool) -> str | None:
     size = file.seek(0, os.SEEK_END)
     if size == 0:
         return f"{shown} is empty (0 bytes): nothing was ever written to it, or the copy failed."
@@ -130,13 +132,13 @@ def _content(file: BinaryIO, shown: str) -> str | None:
     while start + len(SIGNATURE) <= size:  # HDF5 looks for its signature at 0, 512, 1024, 2048, ...
         file.seek(start)
         if file.read(len(SIGNATURE)) == SIGNATURE:
-            return _superblock(file, start, size, shown)
+            return _superblock(file, start, size, shown, left)
         start = 2 * start or 512
     file.seek(0)
     return _stranger(file.read(_SAMPLE), size, shown)
 
 
-def _superblock(file: BinaryIO, start: int, size: int, shown: str) -> str | None:
+def _superblock(file: BinaryIO, start: int, size: int, shown: str, left: bool) -> str | None:
     """Judge an HDF5 file by its superblock: whether all of it is there, and whether a writer holds it."""
     file.seek(start)
     head = file.read(128)
@@ -159,7 +161,7 @@ def _superblock(file: BinaryIO, start: int, size: int, shown: str) -> str | None
     if size < expected:
         user_block = f" (its HDF5 part begins at byte {start}, after a user block)" if start else ""
         return f"{shown} is truncated: it holds {size} of {expected} bytes{user_block}. Copy or download it again."
-    flags = head[11] if version == 3 else 0
+    flags = head[11] if version == 3 and not left else 0
     if flags & _WRITING and flags & _SWMR:
         return (
             f"{shown} is being written (SWMR), or its writer died without closing it. Wait until it is closed; if "

@@ -23,6 +23,7 @@ from simlab.conventions import (
 )
 from simlab.errors import FormatError, SimlabError
 from simlab.storage.attributes import read_attributes, write_attribute
+from simlab.storage.damage import reason
 from simlab.storage.diagnose import explain
 from simlab.storage.finding import simulations_below
 from simlab.storage.netcdf import count_groups
@@ -55,7 +56,7 @@ def told_damaged(path: Path) -> Iterator[None]:
     except SimlabError:
         raise
     except _DAMAGE as e:
-        raise FormatError(explain(path) or f"{path} is damaged: HDF5 cannot read a part of it ({e}).") from e
+        raise FormatError(explain(path, left=True) or f"{path} is damaged: HDF5 cannot read a part of it ({reason(e)}).") from e
 
 
 @contextlib.contextmanager
@@ -75,7 +76,7 @@ def open_checked(path: Path, below: Any = None) -> Iterator[h5py.File]:
     except SimlabError:
         raise
     except (OSError, RuntimeError, KeyError, ValueError) as e:
-        raise FormatError(explain(path) or f"{path} is damaged beyond repair: HDF5 cannot read it ({e}).") from e
+        raise FormatError(explain(path, left=True) or f"{path} is damaged beyond repair: HDF5 cannot read it ({reason(e)}).") from e
 
 
 def survey(file: h5py.File, told: Survey) -> None:

@@ -98,7 +98,7 @@ def read_contents(source: RunSource, simulation: str, *, outline: bool = False) 
     attempts = iter(range(_ATTEMPTS))
 
     def read() -> RunContents:
-        found = read_stored(source, simulation, outline=outline, most=most)
+        found = read_stored(source, simulation, outline=outline, most=most, left=not source.live)
         if found.gaps and source.live and next(attempts, None) is not None:
             raise OSError(f"a page of {source.path!r} was being written")
         return found
