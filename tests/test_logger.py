@@ -836,6 +836,10 @@ def test_what_cannot_ever_be_written_is_dropped_and_counted(path: Path, monkeypa
     log.finalize()
     assert [("They are lost, and counted as dropped" in text) for text in told] == [True]
     assert log.report.dropped == 256
+    with simlab.open_run(path) as ds:
+        present = ds.sim.present("x").values[0]
+        assert ds.x.values[0][present].tolist() == ds.step.values[present].tolist()
+        assert (~present).sum() == 256
 
 
 @pytest.mark.parametrize("megabytes", [2, 6])  # no room for the journal, no room for the file

@@ -13,6 +13,7 @@ import pytest
 
 import simlab
 from simlab.errors import InputError, SchemaError
+from tests.recorded import small_windows
 
 WRITER = """
     import os, sys
@@ -132,6 +133,22 @@ def test_resume_wants_mode_a(path: Path) -> None:
     with pytest.raises(InputError, match="neither True"):
         simlab.HDF5Logger(path, mode="a", resume=-3)
     assert not path.exists()
+
+
+def test_windows_that_are_shorter_than_the_chunks_of_the_file(path: Path) -> None:
+    """Rows that get wider make windows shorter: several share a chunk that is in the file, and are written one after the other."""
+    with simlab.HDF5Logger(path) as log:
+        for t in range(100):
+            log.log_step(t, {"a": {"rewards": float(t)}}, environment={"food": t + 1})
+    with small_windows(16), simlab.HDF5Logger(path, mode="a", resume=True) as log:
+        log.begin_episode()
+        for t in range(600):
+            log.log_step(t, {"a": {"rewards": float(100 + t), "x": np.full(5000, t)}}, environment={"food": 100 + t + 1})
+    with simlab.open_run(path) as ds:
+        assert ds.food.values.tolist() == list(range(1, 701))
+        assert ds.rewards.values[0].tolist() == list(range(700))
+        assert ds.sim.present("rewards").values.all()
+        assert ds.x.values[0, 100:, -1].tolist() == list(range(600))
 
 
 def test_a_step_that_was_never_reached_is_refused(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -144,9 +145,11 @@ class Committer:
             return
         grids = [(self._store.grids.get(name), variables) for name, variables in job.variables.items() if variables]
         grids += [(self._store.environment, job.environment)] if job.environment else []
-        aligned = job.window.first % job.span == 0
-        if aligned and all(g is not None and len(g.columns) == len(vs) and not any(v.is_text for v in vs) for g, vs in grids):
-            self._begun = self._begin(job)
+        if all(g is not None and len(g.columns) == len(vs) and g.begins_at(job.window.first) for g, vs in grids) and not any(
+            v.is_text for _, vs in grids for v in vs
+        ):
+            with contextlib.suppress(Exception):  # whatever it is, it is this job's own, and comes again when it is written
+                self._begun = self._begin(job)
 
     def _told(self, job: Job, tally: Tally) -> dict[str, float]:
         """Return the counters with what a job adds, which is in the file with them."""

@@ -167,10 +167,6 @@ def chunks_of_lanes(grid: Grid, lanes: Lanes, window: Window, tally: Tally) -> I
     agents = np.array(lanes.agents)[order]
     in_order = _is_sorted(order)
     everywhere = lanes.bits_everywhere(count)  # where all agents log all there is at every step, no mask has to be made
-    for logged in grid.fields:
-        bits = _field_bits(lanes, logged, order, count)
-        mask = None if (everywhere >> logged.first) & ((1 << logged.bits) - 1) else bits != 0
-        yield from _chunks(grid, lanes, logged.column, agents, bits, mask, window, tally)
     for index in list(lanes.cells):
         values = lanes.cells[index][:n, :count]
         mask = None if (everywhere >> index) & 1 else lanes.mask(index, slice(0, count))
@@ -180,6 +176,10 @@ def chunks_of_lanes(grid: Grid, lanes: Lanes, window: Window, tally: Tally) -> I
         tally.values += logged_cells
         tally.bytes_raw += logged_cells * values[0, 0].nbytes
         yield from _chunks(grid, lanes, grid.columns[index], agents, values, mask, window, tally)
+    for logged in grid.fields:  # last: what is not written does not count as logged
+        bits = _field_bits(lanes, logged, order, count)
+        mask = None if (everywhere >> logged.first) & ((1 << logged.bits) - 1) else bits != 0
+        yield from _chunks(grid, lanes, logged.column, agents, bits, mask, window, tally)
 
 
 def _is_sorted(order: Array) -> bool:

@@ -243,6 +243,10 @@ class Grid:
                 attrs.create("flag_masks", np.array([1 << i for i in range(len(names))], logged.column.type.stored))
                 attrs.create("flag_meanings", np.array(text), dtype=h5py.string_dtype("utf-8", max(1, len(text))))
 
+    def begins_at(self, row: int) -> bool:
+        """Whether a chunk of every variable begins at a row, so that rows from there on need none that is in the file."""
+        return all(row % column.rows == 0 for column in (*self.columns, *(f.column for f in self.fields)))
+
     def resize(self, sizes: Sequence[int]) -> None:
         """Give every variable of the grid the lengths of the shared axes; nothing shrinks."""
         for column in (*self.columns, *(f.column for f in self.fields)):
