@@ -224,6 +224,77 @@ def test_things_go_away_under_the_writer(tmp_path: Path, what: str) -> None:
         check(path, accepted)
 
 
+@needs_mount
+@pytest.mark.parametrize("seed", range(6))
+def test_a_disk_that_is_full_now_and_then(small_disk: Path, tmp_path: Path, seed: int) -> None:
+    """What HDF5 was refused in the middle of a flush is nowhere; so the disk has to be asked before."""
+    dice = np.random.default_rng(seed)
+    log = simlab.HDF5Logger(small_disk / "run.h5", compression=None if seed % 2 else "gzip", journal_dir=tmp_path)
+    ballast = small_disk / "ballast"
+    for t in range(2500):
+        until_accepted(lambda t=t: log.log_agent_step("a", t, {"rewards": float(t), "x": np.full(3, t, "i4")}), ballast)
+        if t % 50 == 0:
+            with contextlib.suppress(StorageError):
+                log.flush()
+        if dice.random() < 0.01:
+            fill(small_disk, int(dice.choice([0, 0, 4096, 20000])))
+        elif dice.random() < 0.02:
+            ballast.unlink(missing_ok=True)
+    ballast.unlink(missing_ok=True)
+    until_accepted(log.finalize, ballast)
+    with simlab.open_run(small_disk / "run.h5") as ds:
+        assert ds.rewards.values[0].tolist() == list(range(2500))
+        assert (ds.x.values[0] == np.arange(2500)[:, None]).all()
+        assert ds.sim.present("x").values.all()
+
+
+def until_accepted(call: Callable[[], Any], ballast: Path) -> None:
+    """Make a call until it is not refused; after some tries there is room."""
+    for n in range(10):
+        try:
+            call()
+            return
+        except StorageError:
+            if n > 4:
+                ballast.unlink(missing_ok=True)
+    raise AssertionError("refused again and again")
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_file_in_its_place_is_not_touched_whenever_it_came(tmp_path: Path, known: bool) -> None:
+    path = tmp_path / "run.h5"
+    log = simlab.HDF5Logger(path)
+    for t in range(256 + known):
+        step(log, t)
+    path.unlink()
+    path.write_bytes(b"something else")
+    told = []
+    for t in range(300, 1300):
+        try:
+            step(log, t, {"new": 1.0} if t > 600 else None)
+        except SimlabError as e:
+            told.append(str(e))
+            break
+    with pytest.raises(SimlabError):
+        log.finalize()
+    assert "it was replaced by another file" in told[0]
+    assert path.read_bytes() == b"something else"
+    log._stage = None  # nobody is left to try again
+
+
+def test_the_journal_is_synced_while_its_log_goes_on(tmp_path: Path) -> None:
+    ends = time.monotonic() + 1.5
+    n = 0
+    with simlab.HDF5Logger(tmp_path / "run.h5", durability="fsync", fsync_seconds=0.0005, fsync_steps=3) as log:
+        while time.monotonic() < ends:
+            log.begin_episode(seed=n)
+            log.log_agent_step("a", 0, {"x": n})
+            n += 1
+    with simlab.open_run(tmp_path / "run.h5") as ds:
+        assert ds.x.values[0].tolist() == list(range(n))
+        assert ds.sim.episodes.seed.values.tolist() == list(range(n))
+
+
 @pytest.mark.parametrize("what", ["sync", "steps", "beat"])
 def test_a_journal_that_cannot_be_kept_up_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     started: list[float] = []

@@ -158,7 +158,8 @@ class Writer:
         if isinstance(failure, SimlabError):
             raise failure
         number = failure.errno if isinstance(failure, OSError) else None
-        why = os.strerror(number) if number else str(failure)
+        told = failure.strerror if isinstance(failure, FileNotFoundError) else ""  # says what became of the file
+        why = told or (os.strerror(number) if number else str(failure))
         if isinstance(failure, _MAY_PASS):
             what = "They are kept in memory and tried again with the next rows"
         else:

@@ -10,6 +10,7 @@ complete, so that it is there as a whole or not at all.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import mmap
@@ -25,6 +26,7 @@ from typing import Any, Final
 import numpy as np
 
 from simlab.errors import StorageError
+from simlab.storage.redo import sync_folder
 
 _MAGIC: Final = b"simlabJ1"
 _HEAD: Final = struct.Struct("<8sII")
@@ -183,8 +185,12 @@ class Journal:
         """Have everything reach the disk itself."""
         for mapped in list(self._maps.values()):
             mapped.flush()
-        if self._log is not None:
-            os.fsync(self._log)
+        if self.folder is None:
+            return
+        for place in self.folder.glob(f"*{_EVENTS}"):  # those before the newest one too, until they are forgotten
+            with contextlib.suppress(FileNotFoundError), open(place, "rb+") as file:
+                os.fsync(file.fileno())
+        sync_folder(self.folder)
 
     def close(self) -> None:
         """Let go of the log; mapped memory lives as long as its arrays."""

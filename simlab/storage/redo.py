@@ -7,6 +7,7 @@ another name, then renamed), and only then into the run. Who finds such a file a
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
@@ -21,7 +22,17 @@ _HEAD: Final = struct.Struct("<8sQQ")
 _PIECE: Final = struct.Struct("<QQ")
 
 
-def write_redo(overlay: Overlay, folder: Path) -> Path:
+def sync_folder(folder: Path) -> None:
+    """Have the names in a folder reach the disk itself, where the system has a way to say so."""
+    if os.name == "posix":
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+def write_redo(overlay: Overlay, folder: Path, sync: bool = False) -> Path:
     """Write the changes of an overlay to a redo file, which is there as a whole or not at all.
 
     Raises
@@ -44,6 +55,8 @@ def write_redo(overlay: Overlay, folder: Path) -> Path:
             file.flush()
             os.fsync(file.fileno())
         os.replace(work, place)
+        if sync:
+            sync_folder(folder)
     except OSError:
         work.unlink(missing_ok=True)
         raise
@@ -84,8 +97,17 @@ def redo_onto(overlay: Overlay, place: Path) -> None:
     overlay.seek(0)
 
 
-def apply_redo(place: Path, path: Path, sync: bool = False) -> bool:
+def apply_redo(place: Path, path: Path, sync: bool = False, identity: tuple[int, int] | None = None) -> bool:
     """Apply a redo file to the run and remove it; say whether there was one. Doing it twice, or half and then whole, ends in the same file.
+
+    Parameters
+    ----------
+    place, path : Path
+        The redo file and the run.
+    sync : bool, optional
+        Have it reach the disk itself.
+    identity : tuple of int, optional
+        Device and inode of the run, where they are known: another file in its place is not touched.
 
     Raises
     ------
@@ -96,6 +118,10 @@ def apply_redo(place: Path, path: Path, sync: bool = False) -> bool:
     if found is not None:
         size, pieces = found
         with open(path, "r+b", buffering=0) as file:
+            there = os.fstat(file.fileno())
+            if identity not in (None, (there.st_dev, there.st_ino)):
+                place.unlink()
+                raise FileNotFoundError(errno.ENOENT, "it was replaced by another file", str(path))
             for offset, data in pieces:
                 file.seek(offset)
                 view = memoryview(data)

@@ -18,7 +18,7 @@ from typing import Any, Final, cast
 import h5py
 
 from simlab.storage.overlay import Overlay
-from simlab.storage.redo import apply_redo, write_redo
+from simlab.storage.redo import apply_redo, sync_folder, write_redo
 from simlab.storage.superblock import trim
 from simlab.storage.turns import Turns
 
@@ -27,7 +27,7 @@ LIBRARY_BOUNDS: Final = ("v110", "v110")
 PAGE_SIZE: Final = 2048
 """Metadata in pages that never cross one of the kernel's: a kill inside one write cannot tear an object header."""
 _CACHE_BYTES: Final = 1 << 22
-_MARGIN: Final = 1 << 22
+_MARGIN: Final = 1 << 20
 _SMALL_MARGIN: Final = 1 << 18
 """What the system keeps more room for than was asked, so that it is asked now and then only."""
 
@@ -142,8 +142,9 @@ class WritableFile:
                 self._is_new = False
             else:
                 self._folder.mkdir(exist_ok=True)  # somebody may have removed it
-                place = write_redo(overlay, self._folder)
+                place = write_redo(overlay, self._folder, self._sync)
                 try:
+                    self.must_be_there()
                     reserve(self.path, len(overlay))
                 except OSError:
                     place.unlink()
@@ -151,7 +152,7 @@ class WritableFile:
                 if self._turns is None:
                     self._turns = Turns(self._folder)
                 with self._turns.change():
-                    apply_redo(place, self.path, self._sync)
+                    apply_redo(place, self.path, self._sync, self._identity)
         finally:
             overlay.close()
             self._overlay = None
@@ -216,6 +217,8 @@ class WritableFile:
         """Hand what was written to the system."""
         self.must_be_there()
         self.file.flush()
+        # HDF5 may have cut the file at its own end, with the room that was kept behind it.
+        self._room = max(0, os.stat(self.path).st_size - self.file.id.get_filesize()) if self._room else 0
 
     def must_be_there(self) -> None:
         """Raise if the file at the path is not the one that was opened: what goes by the path would go into another one.
@@ -277,6 +280,8 @@ def _write_new(overlay: Overlay, path: Path, sync: bool) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(work, path)
+        if sync:
+            sync_folder(path.parent)
     except OSError:
         work.unlink(missing_ok=True)
         raise
