@@ -152,3 +152,17 @@ def test_rows_whose_clock_was_lost_are_told(tmp_path: Path) -> None:
     with ds:
         assert ds.step.values.tolist() == list(range(90))
         assert ds.grid.values[:, 0, 0].tolist() == [0, 50]
+
+
+def test_a_clock_that_was_cut_short_costs_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    killed_run(path, 731)
+    clocks = sorted((tmp_path / "run.h5.journal").glob("*-clock.rows"))
+    for clock in clocks:
+        os.truncate(clock, 200)
+    with pytest.warns(UnfinishedRunWarning, match=r"Lost: .*the rows of the journal's file \d-clock"):
+        ds = simlab.open_run(path)
+    with ds:
+        assert ds.x.values[0, :, 0].tolist() == list(range(ds.sizes["time"]))
+        assert ds.sizes["time"] >= 512
+    assert any("clock" in gap for gap in simlab.repair(path).gaps)

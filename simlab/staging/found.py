@@ -109,8 +109,12 @@ def copy_journal(folder: Path) -> Copied:
     return Copied(maps, list(read_events(folder)), broken)
 
 
-def _sequence(clock: Mapped) -> int:
-    return int(window_arrays(clock.data, clock.head["capacity"])[0][SEQUENCE])
+def _sequence(clock: Mapped) -> int | None:
+    """Return a window's sequence; None where its file is cut short, which `read_journal` tells."""
+    try:
+        return int(window_arrays(clock.data, clock.head["capacity"])[0][SEQUENCE])
+    except _DAMAGE:
+        return None
 
 
 def read_journal(copied: Copied, schema: Schema) -> Found:
