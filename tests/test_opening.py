@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import simlab
-from simlab.errors import FormatError, InputError, RunInUseError, RunNotFoundError, StateError, UnfinishedRunWarning
+from simlab.errors import DamageWarning, FormatError, InputError, RunInUseError, RunNotFoundError, StateError, UnfinishedRunWarning
 from simlab.storage import opening
 from simlab.storage.finding import find_simulations
 from simlab.storage.opening import RunSource, close_handles
@@ -175,6 +175,21 @@ def test_what_is_no_run_is_named(tmp_path: Path, content: bytes, said: str) -> N
         with pytest.raises(FormatError, match=said) as caught:
             opener(path)
         assert str(path) in str(caught.value)
+
+
+def test_a_file_that_lacks_its_end_shows_the_rest(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        whole = ds.load()
+    content = run.read_bytes()
+    run.write_bytes(content[:-1])
+    with pytest.warns(DamageWarning, match=rf"truncated: it holds {len(content) - 1} of {len(content)} bytes.*What can be read"):
+        ds = simlab.open_run(run)
+    with ds:
+        assert set(ds.data_vars) == set(whole.data_vars)
+        assert (ds.time.values == whole.time.values).all()
+    with pytest.raises(FormatError, match=r"truncated.*simlab\.open_run shows"):
+        simlab.repair(run)
+    assert run.read_bytes() == content[:-1]
 
 
 def test_half_a_file_is_called_truncated(run: Path) -> None:

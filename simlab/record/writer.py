@@ -71,7 +71,7 @@ class Writer:
         self._stopping = False
         self._stuck = False
         self.failure: Exception | None = None
-        self._failed_rows = 0
+        self._failed_rows = ""
         self.dropped = 0
         self._carried: Job | None = None
         self._lost = False
@@ -158,15 +158,13 @@ class Writer:
         if isinstance(failure, SimlabError):
             raise failure
         number = failure.errno if isinstance(failure, OSError) else None
-        told = failure.strerror if isinstance(failure, FileNotFoundError) else ""  # says what became of the file
+        told = failure.strerror if isinstance(failure, OSError) and failure.filename else ""  # the file's own words, not HDF5's
         why = told or (os.strerror(number) if number else str(failure))
         if isinstance(failure, _MAY_PASS):
             what = "They are kept in memory and tried again with the next rows"
         else:
             what = "They are lost, and counted as dropped"
-        error = StorageError(
-            f"Rows up to {self._failed_rows} could not be written to {self._path}: {why}. {what}; what was committed before is safe."
-        )
+        error = StorageError(f"{self._failed_rows} could not be written to {self._path}: {why}. {what}; what was committed before is safe.")
         error.errno = number
         raise error from failure
 
@@ -248,7 +246,7 @@ class Writer:
             except Exception as e:
                 may_pass = isinstance(e, _MAY_PASS)
                 with self._change:
-                    self.failure, self._failed_rows, self._stuck = e, job.rows, may_pass
+                    self.failure, self._failed_rows, self._stuck = e, _rows_of(job), may_pass
                     self._current = None
                     self._change.notify_all()
                 if may_pass:
@@ -265,3 +263,12 @@ class Writer:
                 self._cost -= job.cost
                 self._current = None
                 self._change.notify_all()
+
+
+def _rows_of(job: Job) -> str:
+    """Return which rows a job writes, in words."""
+    window = job.window
+    if window is None or not window.count or window.late:
+        return f"Rows up to {job.rows}"
+    last = window.count - 1
+    return f"Rows up to {job.rows} (step {window.step[last]} of episode {window.episode[last]})"

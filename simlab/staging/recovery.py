@@ -137,8 +137,12 @@ def repair(path: str | os.PathLike[str], output: str | os.PathLike[str] | None =
     remove_leftovers(source)
     close_handles(source)
     refuse_if_open_elsewhere(source)
+    wrong = explain(source, left=True)
+    if wrong and "truncated" not in wrong:
+        raise FormatError(wrong)
     if ends_early(source) and not sidecar(source).is_dir():
-        raise FormatError(explain(source) or f"{source} is truncated: its end is missing. Copy or download it again.")
+        wrong = explain(source) or f"{source} is truncated: its end is missing. Copy or download it again."
+        raise FormatError(f"{wrong} What of it can be read, simlab.open_run shows.")
     if not sidecar(source).is_dir() and not is_marked(source):
         with open_checked(source) as file:
             told = Repair(target, False)

@@ -6,8 +6,10 @@ How the last two are opened is known on a higher floor (their rows may be in a j
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import time
+import warnings
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,14 +18,16 @@ from typing import Any, Protocol, TypeVar
 
 import h5py
 
-from simlab.conventions import ATTR_FORMAT, FORMAT_VERSION
-from simlab.errors import FormatError, RunInUseError, SimlabError, StorageError
+from simlab.conventions import ATTR_FORMAT, COMMITTED, FORMAT_VERSION
+from simlab.errors import DamageWarning, FormatError, RunInUseError, SimlabError, StorageError, users_frame
 from simlab.storage.damage import ODD, reason
 from simlab.storage.diagnose import explain
 from simlab.storage.lock import owner_of, sidecar
+from simlab.storage.overlay import Overlay
 from simlab.storage.strangers import inventory
+from simlab.storage.superblock import ends_early
 from simlab.storage.turns import is_steady, turn
-from simlab.storage.writable import being_recorded
+from simlab.storage.writable import being_recorded, open_over
 
 T = TypeVar("T")
 _TRIES = 200
@@ -158,11 +162,44 @@ def _open_closed(path: str, folder: Path) -> h5py.File:
             ) from error
         if "open for write" in str(error):
             return _open_unfinished(path, folder)
+        part = _open_cut_short(path)
+        if part is not None:
+            return part
         raise FormatError(explain(path) or f"{path!r} does not open as HDF5: {error}") from error
     if file.mode != "r":
         file.close()
         raise RunInUseError(f"{path!r} is being written by this process. Close it first.")
     return file
+
+
+def _open_cut_short(path: str) -> h5py.File | None:
+    """Open a file that lacks its end, as a copy that was broken off, with what there is of it; None if there is nothing."""
+    try:
+        if not ends_early(path):
+            return None
+        overlay = Overlay(path, mend=True)
+        try:
+            file = open_over(overlay)
+            if not file.attrs.get(ATTR_FORMAT) or not _holds_rows(file):
+                raise OSError("there is nothing in it")
+        except ODD:
+            overlay.close()
+            return None
+    except (SimlabError, OSError):
+        return None
+    warnings.warn(f"{explain(path)} What can be read of it is shown.", DamageWarning, stacklevel=users_frame())
+    return file
+
+
+def _holds_rows(group: h5py.Group) -> bool:
+    """Whether there is a simulation in or below a group whose number of rows can be read."""
+    if COMMITTED in group:
+        return bool(group[COMMITTED][()] >= 0)
+    for name in group:
+        with contextlib.suppress(*ODD):
+            if isinstance(group[name], h5py.Group) and _holds_rows(group[name]):
+                return True
+    return False
 
 
 def _open_unfinished(path: str, folder: Path) -> h5py.File:

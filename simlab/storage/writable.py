@@ -295,6 +295,6 @@ def reserve(path: Path, size: int) -> None:
     with open(path, "r+b") as file:
         try:
             os.posix_fallocate(file.fileno(), had, size - had)
-        except OSError:
+        except OSError as e:
             file.truncate(had)
-            raise
+            raise OSError(e.errno, f"{e.strerror} ({size - had:,} bytes more)", str(path)) from e
