@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 
 import simlab
 from simlab.cli import main
-from simlab.errors import DamageWarning, FormatError, RunExistsError, RunInUseError, RunNotFoundError, UnfinishedRunWarning
+from simlab.errors import DamageWarning, FormatError, RunExistsError, RunInUseError, RunNotFoundError, StorageError, UnfinishedRunWarning
 from simlab.storage.superblock import is_marked
 
 WRITER = """
@@ -166,3 +167,16 @@ def test_a_clock_that_was_cut_short_costs_its_rows(tmp_path: Path) -> None:
         assert ds.x.values[0, :, 0].tolist() == list(range(ds.sizes["time"]))
         assert ds.sizes["time"] >= 512
     assert any("clock" in gap for gap in simlab.repair(path).gaps)
+
+
+def test_a_folder_that_may_not_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.h5"
+    killed_run(path, 150)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "owner.json")
+
+    monkeypatch.setattr("simlab.storage.lock._one_at_a_time", refuse)
+    for call in (lambda: simlab.repair(path), lambda: simlab.HDF5Logger(path, mode="a", resume=True)):
+        with pytest.raises(StorageError, match="Permission denied"):
+            call()

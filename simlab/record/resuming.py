@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from simlab.conventions import ATTR_DATE, ATTR_SCHEMA
-from simlab.errors import InputError, SchemaError
+from simlab.errors import InputError, RunInUseError, SchemaError, StorageError
 from simlab.record.fields import EpisodeFields
 from simlab.record.report import Report
 from simlab.record.stage import Stage
@@ -50,7 +50,14 @@ def settle(path: Path, finish: bool) -> tuple[Repair | None, WriterLock | None]:
         return None, None
     close_handles(path)
     refuse_if_open_elsewhere(path)
-    lock = WriterLock(path)
+    try:
+        lock = WriterLock(path)
+    except RunInUseError:
+        raise
+    except OSError as e:
+        raise StorageError(
+            f"{path} was left unfinished, and cannot be repaired to be gone on with: {e.strerror or e} ({path.parent})."
+        ) from e
     return recover(path, path, finish, lock), lock
 
 

@@ -142,7 +142,7 @@ class Stage:
 
     def make_room(self) -> None:
         """Send the window off if it is full."""
-        if self._length.is_reached(self.newest):
+        if self._length.must_leave(self.newest):
             self.rotate()
 
     def has_room(self) -> bool:

@@ -26,8 +26,8 @@ class WindowLength:
             self.rows = max(needed, fitting_rows(window.row_bytes()))
         return self.rows
 
-    def is_reached(self, window: Window) -> bool:
-        """Whether a window has to leave before the next row."""
+    def must_leave(self, window: Window) -> bool:
+        """Whether a window has to leave before the next row. As soon as its rows tell how long windows should be, that is decided."""
         count = window.count
         if self.rows is None and count and not count & (count - 1) and count >= fitting_rows(window.row_bytes()):
             self.rows = count

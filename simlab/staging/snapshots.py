@@ -17,7 +17,7 @@ from simlab.storage.diagnose import explain
 from simlab.storage.finishing import finish_simulation, survey
 from simlab.storage.handles import is_live
 from simlab.storage.lock import owner_of, sidecar
-from simlab.storage.redo import NAME
+from simlab.storage.turns import is_steady, turn
 
 _TRIES: Final = 20
 
@@ -92,13 +92,15 @@ def _copy(source: Path, work: Path, target: Path) -> Repair | None:
     """Copy and finish a file; None if its structure changed meanwhile."""
     folder = sidecar(source)
     owner = owner_of(folder) if folder.is_dir() else None
+    lives = owner is not None and owner.lives
     journal = journal_of(folder, owner)
     # The staged rows first: what leaves the journal from here on is in the file.
-    copied = copy_journal(journal) if owner is not None and journal.is_dir() else None
-    if (folder / NAME).exists():
+    copied = copy_journal(journal) if lives and journal.is_dir() else None
+    before = turn(folder)
+    if lives and not is_steady(before):
         return None
     shutil.copyfile(source, work)
-    if (folder / NAME).exists():
+    if lives and turn(folder) != before:
         return None
     file, overlay, found = whole(work, folder, copied=copied, simulation=owner.simulation if owner is not None else "")
     told = Repair(target, False, gaps=found.gaps)
