@@ -15,14 +15,14 @@ from simlab.record.stage import Stage
 @pytest.mark.parametrize("agents", [1, 64, 100])
 def test_estimate_of_calls_by_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, agents: int) -> None:
     """The call that makes the row is the slow one; timing every so many calls would always, or never, hit it."""
-    now, append, rows = [0.0], Stage.append, 128_000 // agents
+    now, append, rows = [0.0], Stage._append, 128_000 // agents
 
     def slow(self: Stage, step: int) -> None:
         now[0] += 1.0
         append(self, step)
 
     monkeypatch.setattr(gate, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(Stage, "append", slow)
+    monkeypatch.setattr(Stage, "_append", slow)
     ids = list(range(agents))
     with simlab.HDF5Logger(tmp_path / "run.h5") as log:
         for t in range(rows):
