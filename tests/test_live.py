@@ -212,6 +212,32 @@ def test_returns_of_episodes_that_ended_in_staged_rows(path: Path) -> None:
         assert ds.sim.episodes.return_sum.values.tolist() == [0.0, 2.5, 10.0]
 
 
+STORM = """
+    import sys, time
+    import simlab
+    with simlab.HDF5Logger(sys.argv[1]) as log:
+        ends, t = time.monotonic() + 6, 0
+        while time.monotonic() < ends:
+            log.log_agent_step("a", t, {"x": t})
+            log.attach(f"note_{t}", {"t": t})
+            t += 1
+"""
+
+
+@pytest.mark.slow
+def test_readers_get_in_where_structure_changes_all_the_time(path: Path) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", textwrap.dedent(STORM), str(path)])
+    while not path.exists():
+        time.sleep(0.01)
+    opened = 0
+    while writer.poll() is None:
+        with simlab.open_run(path) as ds:
+            assert ds.x.values.size == 0 or ds.x.values[0].tolist() == list(range(ds.sizes["time"]))
+            opened += 1
+    assert writer.wait() == 0
+    assert opened > 1
+
+
 def test_follow_gives_up(path: Path) -> None:
     with pytest.raises(RunNotFoundError):
         next(iter(simlab.follow(path, every=0.01, timeout=0.05)))

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import h5py
 
@@ -30,7 +30,8 @@ from simlab.storage.turns import is_steady, turn
 from simlab.storage.writable import being_recorded, open_over
 
 T = TypeVar("T")
-_TRIES = 200
+PATIENCE_SECONDS: Final = 15.0
+"""How long the structure of a live file may change under a reader before it gives up; the writer pauses once a second for it."""
 _INCONSISTENT = (OSError, RuntimeError, KeyError, ValueError, IndexError, TypeError, AttributeError)
 """What reading ends in when pages do not fit together."""
 _FORMAT_MAJOR = int(FORMAT_VERSION.split(".")[0])
@@ -108,7 +109,8 @@ def steadily(path: str, find: Callable[[], T]) -> tuple[T, bytes]:
         If it is changed all the time.
     """
     folder, last = sidecar(path), None
-    for _ in range(_TRIES):
+    gives_up_at = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < gives_up_at:
         told = turn(folder)
         if is_steady(told):
             try:
@@ -119,7 +121,7 @@ def steadily(path: str, find: Callable[[], T]) -> tuple[T, bytes]:
                 last = e
                 if turn(folder) == told and isinstance(e, SimlabError):
                     raise
-        time.sleep(0.01)
+        time.sleep(0.002)
     raise RunInUseError(f"{path!r} is being recorded, and could not be read beside its writer. Try again.") from last
 
 

@@ -19,7 +19,7 @@ import h5py
 
 from simlab.errors import InputError, RunInUseError, RunNotFoundError, StateError, StorageError
 from simlab.storage.diagnose import explain
-from simlab.storage.handles import OpenFile, is_live, open_for_reading, reopened
+from simlab.storage.handles import PATIENCE_SECONDS, OpenFile, is_live, open_for_reading, reopened
 from simlab.storage.lock import sidecar
 from simlab.storage.overlay import Overlay
 from simlab.storage.turns import turn
@@ -172,14 +172,17 @@ class RunSource:
         StateError
             If the file was replaced or written again meanwhile.
         """
-        for attempt in range(_TRIES):
+        gives_up_at, calm = time.monotonic() + PATIENCE_SECONDS, 0
+        while time.monotonic() < gives_up_at:
             handle = self._handle()
             try:
                 found = read()
             except (OSError, RuntimeError, KeyError, ValueError, IndexError, TypeError):
-                if self._closed or not handle.live or attempt == _TRIES - 1:
+                if turn(sidecar(self.path)) == handle.turn:
+                    calm += 1  # it was a page, or it is damaged
+                    time.sleep(0.02)
+                if self._closed or not handle.live or calm == _TRIES or time.monotonic() > gives_up_at:
                     raise
-                time.sleep(0.02)
             else:
                 if not handle.live:
                     self._check(handle.live)

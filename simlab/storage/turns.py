@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 NAME: Final = "structure.turn"
 _MARK: Final = 8
+_STORM_SECONDS: Final = 1.0
+_STORM_CHANGES: Final = 10
+_PAUSE_SECONDS: Final = 0.15
 
 
 class Turns:
@@ -41,6 +45,7 @@ class Turns:
         self._place = folder / NAME
         self._mark = os.urandom(_MARK)  # another writer's numbers are others
         self._count = 0
+        self._let_in_at, self._let_in_last = 0, 0.0
 
     @contextlib.contextmanager
     def change(self) -> Iterator[None]:
@@ -48,6 +53,15 @@ class Turns:
         self._tell()
         yield
         self._tell()
+        self._let_readers_in()
+
+    def _let_readers_in(self) -> None:
+        """Pause now and then where one change follows the other: readers, who start over with every change, would wait for ever."""
+        now = time.monotonic()
+        if now - self._let_in_last > _STORM_SECONDS:
+            if self._count - self._let_in_at > 2 * _STORM_CHANGES:
+                time.sleep(_PAUSE_SECONDS)
+            self._let_in_at, self._let_in_last = self._count, time.monotonic()
 
     def _tell(self) -> None:
         self._count += 1
