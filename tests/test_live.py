@@ -191,6 +191,29 @@ def test_follow_episodes(path: Path) -> None:
     assert writer.wait() == 0
 
 
+def test_values_stay_with_their_agents(path: Path) -> None:
+    """The windows that are staged hold some of the older agents only, and new ones."""
+    log = simlab.HDF5Logger(path)
+    for t in range(512):
+        for a in "abc":
+            log.log_agent_step(a, t, {"v": 1.0})
+    for t in range(512, 600):
+        for a, v in (("b", 10.0), ("d", 20.0), ("e", 30.0)):
+            log.log_agent_step(a, t, {"v": v})
+    with simlab.open_run(path) as ds:
+        assert ds.agent.values.tolist() == list("abcde")
+        assert ds.v.sel(time=599).values[[1, 3, 4]].tolist() == [10.0, 20.0, 30.0]
+    log.finalize()
+    log = simlab.HDF5Logger(path, mode="a", resume=True)
+    log.begin_episode()
+    for a in ("f", "c", ("g", 1)):
+        log.log_agent_step(a, 0, {"v": 2.0})
+    with simlab.open_run(path) as ds:
+        assert ds.sim.agents == [*"abcdef", ("g", 1)]
+        assert ds.sim.agent(("g", 1)).v.values[-1] == 2.0
+    log.finalize()
+
+
 def test_returns_of_episodes_that_ended_in_staged_rows(path: Path) -> None:
     with simlab.HDF5Logger(path) as log:
         for episode in range(3):

@@ -151,6 +151,46 @@ def test_windows_that_are_shorter_than_the_chunks_of_the_file(path: Path) -> Non
         assert ds.x.values[0, 100:, -1].tolist() == list(range(600))
 
 
+LIFE = """
+    import os, sys
+    import simlab
+    path, first, last, how = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+    if how == "early":  # the run before is put in order, and nothing is begun yet
+        import simlab.record.logger as logger
+        logger.Durability.open_journal = lambda *given: os.kill(os.getpid(), 9)
+    log = simlab.HDF5Logger(path, mode="a", resume=True)
+    if first == 0:
+        log.begin_episode(seed=7, map="island")
+    for t in range(first, last):
+        log.log_agent_step("a", t, {"rewards": 1.0})
+    if how == "begin":
+        log.begin_episode(seed=8, map="sea")
+    os.kill(os.getpid(), 9)
+"""
+
+
+@pytest.mark.filterwarnings("ignore::simlab.errors.UnfinishedRunWarning")
+@pytest.mark.parametrize("lives", [[(0, 3, ""), (3, 6, "")], [(0, 3, ""), (3, 3, "early"), (3, 6, "")], [(0, 3, ""), (3, 3, "early")],
+                                   [(0, 3, "begin"), (0, 0, "early"), (3, 3, "")]])  # fmt: skip
+def test_fields_of_the_open_episode_outlive_every_kill(path: Path, lives: list[tuple[int, int, str]]) -> None:
+    for i, (first, last, how) in enumerate(lives):
+        first = first if i == 0 else max(first, 1)
+        given = [sys.executable, "-c", textwrap.dedent(LIFE), str(path), str(first), str(last), how]
+        assert subprocess.run(given, check=False, capture_output=True).returncode == -9
+        for repaired in (False, True):
+            place = path
+            if repaired:
+                place = path.with_name(f"repaired_{i}.h5")
+                simlab.repair(path, place)
+            with simlab.open_run(place) as ds:
+                table = ds.sim.episodes
+                seeds = [7, 8] if lives[0][2] == "begin" else [7]
+                assert table.seed.values.tolist() == seeds
+                assert table["map"].values.tolist() == ["island", "sea"][: len(seeds)]
+                assert table.complete.values.all()
+                assert table.return_sum.values[0] == ds.sizes["time"]
+
+
 def test_a_step_that_was_never_reached_is_refused(path: Path) -> None:
     with simlab.HDF5Logger(path) as log:
         for t in range(5):

@@ -216,6 +216,9 @@ class HDF5Logger(LogCalls):
     def flush(self) -> None:
         """Write everything that was logged to the file, and wait until it is there.
 
+        Nothing needs it: what was logged survives the process without it, and readers see it. Chunks that are not full are written
+        again when they are, and HDF5 does not use their old place again: a flush with every step makes a file many times as large.
+
         Raises
         ------
         StorageError

@@ -129,7 +129,7 @@ def restore(stage: Stage, fields: EpisodeFields, report: Report, left: Left, rep
     if newest > left.episode:  # it has no rows yet
         stage.clock.begin()
     if stage.clock.is_open:
-        stage.episodes.begun(stage.clock.episode, begun.get(stage.clock.episode, {}))
+        stage.journal.append(stage.episodes.begun(stage.clock.episode, begun.get(stage.clock.episode, {})))
     stage.newest.start_at(left.rows)
     for population, agents in left.agents.items():
         for label, key in agents:

@@ -38,6 +38,8 @@ def whole_step(timestep: object) -> int:
                 f"timestep {timestep!r} is no whole number. Count steps 0, 1, 2, ...; HDF5Logger(step_duration=dt) says how long one lasts."
             ) from None
         step = int(timestep)  # type: ignore[call-overload]
+    if timestep is True or timestep is False:
+        raise TimestepError(f"timestep {timestep!r} is a truth value. Count steps 0, 1, 2, ....")
     if not 0 <= step <= LARGEST_STEP:
         raise TimestepError(f"timestep {step} is outside 0 ... {LARGEST_STEP}. Count the steps of each episode from 0 (begin_episode).")
     return step

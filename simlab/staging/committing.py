@@ -193,7 +193,11 @@ class Committer:
         for population, index, label, key in job.agents:
             by_population.setdefault(population, []).append((index, label, key))
         for population, members in by_population.items():
-            self._store.write_agents(population, members[0][0], [m[1] for m in members], [m[2] for m in members])
+            # Places follow each other, but where only some agents are staged: beside a live file, or in a journal that lost some.
+            starts = [i for i, m in enumerate(members) if not i or m[0] != members[i - 1][0] + 1]
+            for start, stop in zip(starts, [*starts[1:], len(members)], strict=True):
+                part = members[start:stop]
+                self._store.write_agents(population, part[0][0], [m[1] for m in part], [m[2] for m in part])
 
     def _returns_of(
         self, episode: int, fields: dict[str, Any], added: Sums, variables: Mapping[str, tuple[Variable, ...]]

@@ -23,9 +23,11 @@ from simlab.errors import (
     UnfinishedRunWarning,
     users_frame,
 )
+from simlab.metadata import to_json
 from simlab.staging.replay import journal_of, whole
 from simlab.storage.diagnose import explain
 from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey, told_damaged
+from simlab.storage.journal import keep_events
 from simlab.storage.lock import WriterLock, clear_folder, owner_of, remove_leftovers, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.overlay import Overlay
@@ -191,7 +193,8 @@ def recover(source: Path, target: Path, finish: bool = True, lock: WriterLock | 
 
 
 def _recover(source: Path, target: Path, finish: bool, lock: WriterLock | None) -> Repair:
-    with _right_to_write(source, in_place=source == target, lock=lock) as folder:
+    goes_on: dict[str, Any] = {}
+    with _right_to_write(source, in_place=source == target, lock=lock, goes_on=goes_on) as folder:
         before = _rows_in_file(source, folder)
         file, overlay, found = whole(source, folder, end_episode=finish)
         if source == target and any("which is not here" in gap for gap in found.gaps):
@@ -201,6 +204,8 @@ def _recover(source: Path, target: Path, finish: bool, lock: WriterLock | None) 
                 "repair(output=...) makes a copy without them."
             )
         told = Repair(target, False, gaps=found.gaps, begun=found.begun)
+        if not finish:
+            goes_on |= {"simulation": found.simulation, "begun": {n: f for n, f in found.begun.items() if n not in found.ended}}
         try:
             with told_damaged(source):
                 survey(file.file, told)
@@ -222,8 +227,11 @@ def _recover(source: Path, target: Path, finish: bool, lock: WriterLock | None) 
 
 
 @contextlib.contextmanager
-def _right_to_write(source: Path, in_place: bool, lock: WriterLock | None = None) -> Iterator[Path]:
-    """Take the right to write a run whose writer is dead; afterwards its folder is gone, if the work was done."""
+def _right_to_write(source: Path, in_place: bool, lock: WriterLock | None, goes_on: dict[str, Any]) -> Iterator[Path]:
+    """Take the right to write a run whose writer is dead; afterwards its folder is gone, if the work was done.
+
+    Where a simulation goes on, which `goes_on` says by then, the fields of its open episode are kept: they are in no file yet.
+    """
     owner = owner_of(sidecar(source))
     if not in_place:  # the run is only read
         if owner is not None and owner.lives:
@@ -237,12 +245,17 @@ def _right_to_write(source: Path, in_place: bool, lock: WriterLock | None = None
     except BaseException:
         lock.give_up()  # what is there may be needed for another try
         raise
-    elsewhere = journal_of(lock.folder, owner)
+    elsewhere, kept = journal_of(lock.folder, owner), ""
+    if goes_on:
+        events = [{"begin": n, "fields": to_json(fields, "the episode")} for n, fields in goes_on["begun"].items()]
+        kept = keep_events(lock.folder, events)
+        lock.tell(goes_on["simulation"], lock.folder)
     if elsewhere != lock.folder:
         shutil.rmtree(elsewhere, ignore_errors=True)
     if is_kept:
-        clear_folder(lock.folder)
-        lock.tell("", None)
+        clear_folder(lock.folder, kept)
+        if not goes_on:
+            lock.tell("", None)
     else:
         lock.release()
 

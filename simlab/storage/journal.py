@@ -18,7 +18,7 @@ import os
 import shutil
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -146,7 +146,7 @@ class Journal:
             return
         text = json.dumps(event, separators=(",", ":")).encode()
         data = memoryview(payload).cast("B") if not isinstance(payload, bytes) else payload
-        frame = b"".join([_FRAME.pack(len(text), len(data), zlib.crc32(data, zlib.crc32(text))), text, data])
+        frame = _frame(text, data)
         try:
             if self._log is None:
                 os.stat(self.folder / _ENDS)  # is not there if somebody removed the journal, even if the folder is there again
@@ -200,6 +200,22 @@ class Journal:
         self._maps.clear()
         if self._removed_at_end and self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _frame(text: bytes, data: Any = b"") -> bytes:
+    return b"".join([_FRAME.pack(len(text), len(data), zlib.crc32(data, zlib.crc32(text))), text, data])
+
+
+def keep_events(folder: Path, events: Iterable[Mapping[str, Any]]) -> str:
+    """Make a journal's first segment one that tells some events, whatever it told before, and return its name.
+
+    It is for who goes on with a run: what only the journal before knew is there again before that is removed.
+    """
+    (folder / _ENDS).unlink(missing_ok=True)  # says where the segments ended that are there still
+    name, work = f"{0:08d}{_EVENTS}", folder / "kept.new"
+    work.write_bytes(b"".join(_frame(json.dumps(event, separators=(",", ":")).encode()) for event in events))
+    os.replace(work, folder / name)
+    return name
 
 
 @dataclass(slots=True)

@@ -223,10 +223,10 @@ def remove_leftovers(path: Path) -> None:
                 shutil.rmtree(place, ignore_errors=True)
 
 
-def clear_folder(folder: Path) -> None:
-    """Remove what a dead writer left in a sidecar folder."""
+def clear_folder(folder: Path, keep: str = "") -> None:
+    """Remove what a dead writer left in a sidecar folder, but for one file."""
     for place in sorted(folder.iterdir(), key=_when_to_remove):
-        if not place.name.startswith(OWNER):
+        if not place.name.startswith(OWNER) and place.name != keep:
             place.unlink(missing_ok=True)
 
 

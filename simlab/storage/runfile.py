@@ -115,8 +115,9 @@ class RunFile(WritableFile):
         except OSError as e:
             raise _refused(path, "made", e) from e
         try:
-            self.lock.tell("", None)  # what was recorded before has nothing to do with this file
-            clear_folder(self.lock.folder)
+            if lock is None:
+                self.lock.tell("", None)  # what was recorded before has nothing to do with this file
+                clear_folder(self.lock.folder)
             if add:
                 _check_format(path)
             super().__init__(path, self.lock.folder, None if add else Overlay(None), sync)
