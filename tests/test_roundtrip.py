@@ -95,34 +95,6 @@ def test_ncdump(run: Path, expected: Reading, require_program) -> None:
     assert differences(expected, cdl.with_ncdump(require_program("ncdump"), run)) == []
 
 
-def masks(dataset: h5py.Dataset) -> set[int]:
-    return {dataset.id.get_chunk_info(i).filter_mask for i in range(dataset.id.get_num_chunks())}
-
-
-def test_chunks_leave_shuffle_out_where_it_does_not_help(run: Path, tmp_path: Path, require_module) -> None:
-    dice = np.random.default_rng(0)
-    repeated = dice.choice([0.1, -0.7, 2.3, 5.9], (700, 4))
-    near = np.cumsum(dice.normal(size=(700, 4)), axis=0).astype(np.float32)
-    with simlab.HDF5Logger(tmp_path / "run.h5", checksums=True) as log:
-        for t in range(700):
-            log.log_step(t, {"rewards": repeated[t], "x": near[t]}, agent_ids=list("abcd"))
-    agents = "simulation_0001/agents"
-    with h5py.File(tmp_path / "run.h5") as file:
-        assert 1 in masks(file[f"{agents}/rewards"])
-        assert masks(file[f"{agents}/observations/x"]) == {0}
-        assert (file[f"{agents}/rewards"][...] == repeated.T).all()
-    with require_module("netCDF4").Dataset(tmp_path / "run.h5") as file:
-        assert (file[f"{agents}/rewards"][...] == repeated.T).all()
-        assert (file[f"{agents}/observations/x"][...] == near.T).all()
-    with simlab.open_run(tmp_path / "run.h5") as ds:
-        assert (ds.rewards.values == repeated.T).all()
-        assert (ds.x.values == near.T).all()
-    with h5py.File(run) as file:  # what the other programs read has both kinds
-        found: set[int] = set()
-        file.visititems(lambda _, each: found.update(masks(each)) if isinstance(each, h5py.Dataset) and each.chunks else None)
-        assert found == {0, 1}
-
-
 def test_octave_netcdf(run: Path, expected: Reading, require_program, tmp_path: Path) -> None:
     """``ncinfo`` for what there is, ``ncread`` for every variable; it gives floats that have a ``_FillValue`` as doubles."""
     found = readers.with_octave_netcdf(require_program("octave-cli"), run, tmp_path)

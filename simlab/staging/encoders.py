@@ -95,10 +95,10 @@ class Encoding:
 
 def put(encoded: list[Encoded]) -> None:
     """Write encoded chunks."""
-    for column, offset, raw, mask in encoded:
+    for column, offset, raw in encoded:
         if column.compression.direct:
             column.file.make_room(len(raw) + PAGE_SIZE if isinstance(raw, bytes) else raw.nbytes + PAGE_SIZE)
-            column.dataset.id.write_direct_chunk(offset, raw, mask)
+            column.dataset.id.write_direct_chunk(offset, raw)
             continue
         column.file.make_room(raw.nbytes + PAGE_SIZE)
         shape = column.dataset.shape

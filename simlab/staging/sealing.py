@@ -32,8 +32,8 @@ class Tally:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-Encoded = tuple[Column, tuple[int, ...], Any, int]
-"""Where a chunk goes, its bytes and its filter mask; or its values, where HDF5's own pipeline encodes them."""
+Encoded = tuple[Column, tuple[int, ...], Any]
+"""Where a chunk goes, and its bytes; or its values, where HDF5's own pipeline encodes them."""
 
 
 @dataclass(slots=True)
@@ -110,12 +110,12 @@ class Chunk:
         block, column = self.block(), self.column
         own = block.ndim - len(self.offset)
         if not column.compression.direct:
-            return [(column, (*self.offset, *(0,) * own), block, 0)]
+            return [(column, (*self.offset, *(0,) * own), block)]
         if not column.variable.is_text:
             period = math.prod(block.shape[len(self.offset) :])
-            return [(column, (*self.offset, *(0,) * own), *column.compression.encode(block, period))]
+            return [(column, (*self.offset, *(0,) * own), column.compression.encode(block, period))]
         return [
-            (column, (*self.offset, *(0,) * (own - 1), start), *column.compression.encode(piece)) for start, piece in _pieces_of_text(block)
+            (column, (*self.offset, *(0,) * (own - 1), start), column.compression.encode(piece)) for start, piece in _pieces_of_text(block)
         ]
 
 

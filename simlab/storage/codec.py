@@ -28,10 +28,6 @@ DEFAULT_LEVEL: Final = 1
 _HIGHEST_ISAL_LEVEL: Final = 3
 _STORED_BLOCK: Final = 0xFFFF
 _SAMPLE: Final = 1024
-_SAMPLE_ELEMENTS: Final = 2048
-_CLEARLY: Final = 0.85
-_WITHOUT_SHUFFLE: Final = 1
-"""HDF5's filter mask of a chunk that only was deflated; every reader of HDF5 knows it."""
 _RICH_BITS: Final = 4.0
 _NOISE_BITS: Final = 7.4
 _NOISE_RATIO: Final = 0.97
@@ -75,7 +71,7 @@ class Compression:
         plugin = getattr(_hdf5plugin(self.name), _PLUGINS[self.name])
         return options | {"compression": plugin(), "shuffle": itemsize > 1 and self.name in ("zstd", "lz4")}
 
-    def encode(self, block: Array, period: int = 1) -> tuple[bytes | Array, int]:
+    def encode(self, block: Array, period: int = 1) -> bytes | Array:
         """Encode one whole chunk.
 
         Parameters
@@ -87,36 +83,22 @@ class Compression:
 
         Returns
         -------
-        bytes-like, int
-            What lies in the file, and HDF5's filter mask for it: bit i says that filter i was left out.
+        bytes-like
+            What lies in the file.
         """
-        octets, mask = self._compressed(block, period)
+        octets = self._compressed(block, period)
         if not self.checksum:
-            return octets, mask
+            return octets
         raw = octets if isinstance(octets, bytes) else octets.tobytes()
-        return raw + fletcher32(raw).to_bytes(4, "little"), mask
+        return raw + fletcher32(raw).to_bytes(4, "little")
 
-    def _compressed(self, block: Array, period: int) -> tuple[bytes | Array, int]:
+    def _compressed(self, block: Array, period: int) -> bytes | Array:
         if self.name == "none":
-            return np.ascontiguousarray(block), 0
-        elements = np.ascontiguousarray(block).reshape(-1)
-        mask = _WITHOUT_SHUFFLE if block.dtype.itemsize > 1 and _repeats(elements) else 0
-        if self.level > _HIGHEST_ISAL_LEVEL:
-            return zlib.compress(elements.tobytes() if mask else shuffle(elements).tobytes(), self.level), mask
-        if mask:
-            return bytes(isal_zlib.compress(elements.view(np.uint8), self.level)), mask
-        return _deflate(shuffle(elements), self.level, period), mask
-
-
-def _repeats(elements: Array) -> bool:
-    """Whether a chunk becomes smaller without shuffle, from a sample of its middle.
-
-    Shuffle is for numbers that are near each other. Where the same few come again and again (rewards, rounded numbers) it takes
-    apart what would be found again as a whole.
-    """
-    sample = elements[max(0, elements.size - _SAMPLE_ELEMENTS) // 2 :][:_SAMPLE_ELEMENTS]
-    plain = len(isal_zlib.compress(sample.view(np.uint8), DEFAULT_LEVEL))
-    return plain < _CLEARLY * len(isal_zlib.compress(shuffle(sample), DEFAULT_LEVEL))
+            return np.ascontiguousarray(block)
+        planes = shuffle(block)
+        if self.level <= _HIGHEST_ISAL_LEVEL:
+            return _deflate(planes, self.level, period)
+        return zlib.compress(planes.tobytes(), self.level)
 
 
 def _deflate(planes: Array, level: int, period: int) -> bytes:
