@@ -191,6 +191,21 @@ def test_fields_of_the_open_episode_outlive_every_kill(path: Path, lives: list[t
                 assert table.return_sum.values[0] == ds.sizes["time"]
 
 
+@pytest.mark.filterwarnings("ignore::simlab.errors.UnfinishedRunWarning")
+def test_what_an_open_episode_was_told_stays_with_its_simulation(path: Path) -> None:
+    life = [sys.executable, "-c", textwrap.dedent(LIFE), str(path)]
+    for given in (["0", "3", "begin"], ["1", "3", ""]):
+        code = life[2] if given[0] == "0" else life[2].replace("resume=True", 'resume=True, simulation="other"')
+        assert subprocess.run([*life[:2], code, str(path), *given], check=False, capture_output=True).returncode == -9
+    simlab.repair(path)
+    with simlab.open_run(path, "simulation_0001") as ds:
+        assert ds.sim.episodes.seed.values.tolist() == [7, 8]
+        assert ds.sim.episodes.complete.values.all()
+    with simlab.open_run(path, "other") as ds:
+        assert ds.sim.episodes.sizes["episode"] == 1
+        assert "seed" not in ds.sim.episodes
+
+
 def test_a_step_that_was_never_reached_is_refused(path: Path) -> None:
     with simlab.HDF5Logger(path) as log:
         for t in range(5):

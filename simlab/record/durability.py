@@ -10,7 +10,7 @@ from typing import Final
 
 from simlab.errors import InputError, RunNotFoundError
 from simlab.storage.journal import Journal
-from simlab.storage.lock import SUFFIX, WriterLock
+from simlab.storage.lock import SUFFIX, WriterLock, clear_folder
 from simlab.storage.opening import absolute_path
 
 _CHOICES: Final = ("process", "fsync", "none")
@@ -78,6 +78,8 @@ class Durability:
     def open_journal(self, lock: WriterLock, simulation: str) -> Journal:
         """Return the journal of a run, and tell others where it lies."""
         folder = None
+        if lock.simulation not in ("", simulation):
+            clear_folder(lock.folder)  # what was kept there of another one is not this one's
         if self.keep:
             folder = lock.folder
             if self.folder is not None:

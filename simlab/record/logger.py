@@ -153,7 +153,7 @@ class HDF5Logger(LogCalls):
         rule = Durability.checked(durability, fsync_seconds, fsync_steps, journal_dir)
         droppable = checked_names(drop_when_slow)
         after = checked_resume(resume, mode)
-        repair, lock = settle(self.path, finish=after is False) if mode == "a" else (None, None)
+        repair, lock = settle(self.path, after is False, simulation) if mode == "a" else (None, None)
         self._file = RunFile(self.path, mode, __version__, rule.sync, lock)
         try:
             left = None

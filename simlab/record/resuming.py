@@ -13,7 +13,7 @@ from simlab.record.stage import Stage
 from simlab.schema import Schema
 from simlab.staging.recovery import Repair, is_unfinished, recover
 from simlab.storage.codec import Compression
-from simlab.storage.lock import WriterLock
+from simlab.storage.lock import WriterLock, owner_of, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.resuming import Left, read_left, reopen
 from simlab.storage.runfile import RunFile, refuse_if_open_elsewhere
@@ -37,8 +37,17 @@ def checked_resume(resume: object, mode: str) -> int | bool | None:
     return None if resume is True else resume
 
 
-def settle(path: Path, finish: bool) -> tuple[Repair | None, WriterLock | None]:
+def settle(path: Path, finish: bool, simulation: str | None) -> tuple[Repair | None, WriterLock | None]:
     """Put together what a dead writer left at a path, before something is added to it.
+
+    Parameters
+    ----------
+    path : Path
+        The run file.
+    finish : bool
+        Whether what it left is finished; it is in any case if another simulation is the one that goes on.
+    simulation : str or None
+        The simulation that goes on or is added.
 
     Returns
     -------
@@ -50,6 +59,8 @@ def settle(path: Path, finish: bool) -> tuple[Repair | None, WriterLock | None]:
         return None, None
     close_handles(path)
     refuse_if_open_elsewhere(path)
+    owner = owner_of(sidecar(path))
+    finish = finish or (owner is not None and simulation not in (None, owner.simulation))
     try:
         lock = WriterLock(path)
     except RunInUseError:

@@ -162,6 +162,11 @@ class WriterLock:
             if turnstile is not None:
                 os.close(turnstile)
 
+    @property
+    def simulation(self) -> str:
+        """What is told to be recorded."""
+        return str(self._told["simulation"])
+
     def tell(self, simulation: str, journal: Path | None) -> None:
         """Tell what is recorded, and where the journal lies."""
         place = "" if journal is None else "." if journal == self.folder else str(journal)
