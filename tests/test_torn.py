@@ -49,17 +49,9 @@ def test_bytes_flipped_in_journals(traced: Traced) -> None:
 def test_writes_in_part_and_out_of_order(traced: Traced) -> None:
     dice = np.random.default_rng(3)
     tally: dict[str, int] = {}
-    wrong = []
     for i in range(15):
-        try:
-            try_state(traced, some_writes(traced, dice), traced.journal, f"state {i}", tally, power=True)
-        except Violation as error:
-            wrong.append(str(error))
-    assert sum(tally.values()) + len(wrong) == 15
-    # A chunk whose place in the index is missing reads as if nothing was logged, and one that lay there before has a checksum too: the
-    # documentation says how often that is. Nothing but our own errors may come of it.
-    assert all("tests.recorded.Wrong" in text for text in wrong), wrong
-    assert len(wrong) <= 3, wrong
+        try_state(traced, some_writes(traced, dice), traced.journal, f"state {i}", tally, power=True)
+    assert sum(tally.values()) == 15
 
 
 def test_a_wrong_value_would_be_found(traced: Traced) -> None:
