@@ -95,6 +95,67 @@ def test_ncdump(run: Path, expected: Reading, require_program) -> None:
     assert differences(expected, cdl.with_ncdump(require_program("ncdump"), run)) == []
 
 
+def shuffles(dataset: h5py.Dataset) -> bool:
+    return bool(dataset.shuffle)
+
+
+@pytest.mark.parametrize("level", [1, 6])
+def test_variables_are_shuffled_where_that_helps(tmp_path: Path, require_module, level: int) -> None:
+    """What the first rows tell decides; what comes late, or after the run was taken up again, is written the same way."""
+    dice = np.random.default_rng(0)
+    repeated = dice.choice([0.1, -0.7, 2.3, 5.9], (900, 4))
+    near = np.cumsum(dice.normal(size=(900, 4)), axis=0).astype(np.float32)
+    few = dice.choice([2.5, 1e-3, 7.25], (45, 32, 32))
+    there = np.ones((900, 4), bool)
+    there[100:700, 3] = False
+    rewards, xs = np.where(there, repeated, np.nan).T, np.where(there, near, np.float32(np.nan)).T
+
+    def log_rows(log: simlab.HDF5Logger, rows: range) -> None:
+        for t in rows:
+            log.log_step(t, {"rewards": repeated[t, :3], "x": near[t, :3]}, agent_ids=list("abc"))
+            if t % 20 == 0:
+                log.log_env_step(t, {"grid": few[t // 20]})
+
+    def log_late(log: simlab.HDF5Logger, rows: range) -> None:
+        for t in rows:
+            log.log_agent_step("d", t, {"rewards": repeated[t, 3], "x": near[t, 3]})
+
+    path = tmp_path / "run.h5"
+    with simlab.HDF5Logger(path, compression=level, checksums=True) as log:
+        log_rows(log, range(700))
+        log_late(log, range(100))
+    with simlab.HDF5Logger(path, mode="a", resume=True, compression=level) as log:
+        log_rows(log, range(700, 900))
+        log_late(log, range(700, 900))  # the first 700 steps are those of an episode that ended
+    agents, grid = "simulation_0001/agents", "simulation_0001/environment/grid"
+    with h5py.File(path) as file:
+        assert not shuffles(file[f"{agents}/rewards"])
+        assert shuffles(file[f"{agents}/observations/x"])
+        assert not shuffles(file[grid])
+        assert np.array_equal(np.ma.filled(file[f"{agents}/rewards"][...], np.nan), rewards, equal_nan=True)
+        assert (file[grid][...] == few).all()
+        assert {file[f"{agents}/rewards"].id.get_chunk_info(i).filter_mask for i in range(4)} == {0}
+    with require_module("netCDF4").Dataset(path) as file:
+        assert np.array_equal(np.ma.filled(file[f"{agents}/rewards"][...], np.nan), rewards, equal_nan=True)
+        assert np.array_equal(np.ma.filled(file[f"{agents}/observations/x"][...], np.nan), xs, equal_nan=True)
+        assert (file[grid][...] == few).all()
+    with simlab.open_run(path) as ds:
+        assert np.array_equal(ds.rewards.values, rewards, equal_nan=True)
+        assert np.array_equal(ds.x.values, xs, equal_nan=True)
+        assert (ds.grid.values == few).all()
+
+
+def test_the_programs_read_shuffled_variables_and_others(run: Path) -> None:
+    found: set[bool] = set()
+    with h5py.File(run) as file:
+        file.visititems(
+            lambda _, each: (
+                found.add(shuffles(each)) if isinstance(each, h5py.Dataset) and each.chunks and each.dtype.itemsize > 1 else None
+            )
+        )
+    assert found == {False, True}
+
+
 def test_octave_netcdf(run: Path, expected: Reading, require_program, tmp_path: Path) -> None:
     """``ncinfo`` for what there is, ``ncread`` for every variable; it gives floats that have a ``_FillValue`` as doubles."""
     found = readers.with_octave_netcdf(require_program("octave-cli"), run, tmp_path)

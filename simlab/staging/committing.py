@@ -17,6 +17,7 @@ from simlab.staging.sealing import Chunk, Tally, chunks_of_lanes
 from simlab.staging.windows import Window
 from simlab.storage.journal import Journal
 from simlab.storage.simulation import SimulationStore
+from simlab.storage.structure import Examples
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -169,11 +170,13 @@ class Committer:
         try:
             with store.file.changing():
                 for population, variables in job.variables.items():
-                    store.ensure_population(population, variables, counts.get(population, 0), job.span)
+                    examples = _examples(job.window, population)
+                    store.ensure_population(population, variables, counts.get(population, 0), job.span, examples)
                 if job.environment:
-                    store.ensure_environment(job.environment, job.span)
+                    store.ensure_environment(job.environment, job.span, _examples(job.window, None))
+                rows = {block.variable.name: block.values for block in job.blocks}
                 for variable in job.series:
-                    store.ensure_series(variable)
+                    store.ensure_series(variable, rows.get(variable.name))
                 self._write_agents(job)
                 rewarded = any(reward_index(variables) is not None for variables in job.variables.values())
                 for _, fields in job.ended:
@@ -254,3 +257,11 @@ class Committer:
             yield Chunk(column, (start + row,), values[row : row + column.rows], None, replaces=True)
         tail = len(values) % column.rows or column.rows
         tails[name] = values[len(values) - tail :]
+
+
+def _examples(window: Window | None, population: str | None) -> Examples:
+    """Return what gives some values of a population's, or the environment's, variable: the staged ones."""
+    if window is None:
+        return lambda _: None
+    lanes = window.environment if population is None else window.lanes.get(population)
+    return lambda index: lanes.examples(index, window.count) if lanes is not None else None

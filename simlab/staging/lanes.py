@@ -13,6 +13,7 @@ import numpy as np
 
 from simlab.schema import Variable
 from simlab.staging.records import PIECEMEAL, Cell, Lane, Layout, enter
+from simlab.storage.codec import MOST_EXAMPLES
 from simlab.storage.dtypes import TEXT_BLOCK
 from simlab.storage.journal import Journal
 
@@ -302,6 +303,19 @@ class Lanes:
         there = int(np.count_nonzero(word & bit))
         word &= ~bit
         return there
+
+    def examples(self, index: int, count: int) -> Array | None:
+        """Return values of a variable that were logged in the first `count` rows, of as few agents as make many."""
+        if index not in self.cells or not self.agents:
+            return None
+        cells, mask = self.cells[index][: len(self.agents), :count], self.mask(index, slice(0, count))
+        found, size = [], 0
+        for values, there in zip(cells, mask, strict=True):
+            found.append(values[there])
+            size += found[-1].size
+            if size >= MOST_EXAMPLES:
+                break
+        return np.concatenate(found)
 
     def mask(self, index: int, rows: slice) -> Array:
         """Return where a variable was logged, as a boolean array of shape (slots, rows)."""

@@ -11,7 +11,7 @@ import struct
 import threading
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -28,6 +28,9 @@ DEFAULT_LEVEL: Final = 1
 _HIGHEST_ISAL_LEVEL: Final = 3
 _STORED_BLOCK: Final = 0xFFFF
 _SAMPLE: Final = 1024
+_FEWEST_EXAMPLES: Final = 256
+MOST_EXAMPLES: Final = 1 << 15
+_CLEARLY: Final = 0.9
 _RICH_BITS: Final = 4.0
 _NOISE_BITS: Final = 7.4
 _NOISE_RATIO: Final = 0.97
@@ -46,12 +49,15 @@ class Compression:
         "gzip" and "none" are encoded here; the others run through HDF5's pipeline.
     level : int
         Of deflate: 0-3 are ISA-L's levels, 4-9 zlib's.
+    shuffle : bool
+        Whether bytes of like significance are brought together before deflate.
     checksum : bool
         Whether every chunk is given HDF5's fletcher32 checksum.
     """
 
     name: str
     level: int = DEFAULT_LEVEL
+    shuffle: bool = True
     checksum: bool = False
 
     @property
@@ -65,11 +71,36 @@ class Compression:
         if self.name == "none":
             return options
         if self.name == "gzip":
-            return options | {"compression": "gzip", "compression_opts": self.level, "shuffle": itemsize > 1}
+            return options | {"compression": "gzip", "compression_opts": self.level, "shuffle": itemsize > 1 and self.shuffle}
         if self.name == "lzf":
             return options | {"compression": "lzf", "shuffle": itemsize > 1}
         plugin = getattr(_hdf5plugin(self.name), _PLUGINS[self.name])
         return options | {"compression": plugin(), "shuffle": itemsize > 1 and self.name in ("zstd", "lz4")}
+
+    def suited_to(self, example: Array) -> Compression:
+        """Return this compression without shuffle, where that makes values like these clearly smaller.
+
+        Shuffle is for numbers that are near each other. Where the same few come again and again (rewards, rounded numbers, floats that
+        stand for categories) it takes apart what deflate would find as a whole.
+
+        Parameters
+        ----------
+        example : ndarray
+            Some values, in the stored dtype and the order of a chunk.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> dice = np.random.default_rng(0)
+        >>> smooth, few = np.cumsum(dice.normal(size=4096)), dice.choice([-0.01, 0.25, 1.0], 4096)
+        >>> Compression("gzip").suited_to(smooth).shuffle, Compression("gzip").suited_to(few).shuffle
+        (True, False)
+        """
+        if self.name != "gzip" or example.dtype.itemsize == 1 or example.size < _FEWEST_EXAMPLES:
+            return self
+        example = np.ascontiguousarray(example).reshape(-1)[:MOST_EXAMPLES]
+        plain, shuffled = (len(isal_zlib.compress(octets, DEFAULT_LEVEL)) for octets in (_octets(example), shuffle(example)))
+        return replace(self, shuffle=plain > _CLEARLY * shuffled)
 
     def encode(self, block: Array, period: int = 1) -> bytes | Array:
         """Encode one whole chunk.
@@ -95,14 +126,19 @@ class Compression:
     def _compressed(self, block: Array, period: int) -> bytes | Array:
         if self.name == "none":
             return np.ascontiguousarray(block)
-        planes = shuffle(block)
+        planes, period = (shuffle(block), period) if self.shuffle else (_octets(block), period * block.dtype.itemsize)
         if self.level <= _HIGHEST_ISAL_LEVEL:
             return _deflate(planes, self.level, period)
         return zlib.compress(planes.tobytes(), self.level)
 
 
+def _octets(block: Array) -> Array:
+    """Return the bytes of a block as they are, as one plane."""
+    return np.ascontiguousarray(block).reshape(-1).view(np.uint8).reshape(1, -1)
+
+
 def _deflate(planes: Array, level: int, period: int) -> bytes:
-    """Return the zlib stream of shuffled bytes.
+    """Return the zlib stream of bytes, a plane of them after the other.
 
     The first bytes of smooth floats are alike, the last ones noise, and one Huffman table for both fits neither. So where a plane is
     rich, every plane is given blocks of its own, and noise is stored as it is, at the speed of a copy. Where none is, one call does.
@@ -167,7 +203,7 @@ def resolve_compression(choice: str | int | None, where: str) -> Compression:
     Examples
     --------
     >>> resolve_compression("gzip", "example"), resolve_compression(None, "example")
-    (Compression(name='gzip', level=1, checksum=False), Compression(name='none', level=1, checksum=False))
+    (Compression(name='gzip', level=1, shuffle=True, checksum=False), Compression(name='none', level=1, shuffle=True, checksum=False))
     """
     if choice is None:
         return Compression("none")
@@ -185,6 +221,7 @@ def resolve_compression(choice: str | int | None, where: str) -> Compression:
     )
 
 
+_SHUFFLE: Final = 2
 _FLETCHER32: Final = 3
 _BY_FILTER: Final = {1: "gzip", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd", 32026: "blosc2"}
 
@@ -195,13 +232,13 @@ def compression_of(filters: Sequence[tuple[int, Any]]) -> Compression:
     Examples
     --------
     >>> compression_of([(2, (4,)), (1, (1,))]), compression_of([])
-    (Compression(name='gzip', level=1, checksum=False), Compression(name='none', level=1, checksum=False))
+    (Compression(name='gzip', level=1, shuffle=True, checksum=False), Compression(name='none', level=1, shuffle=False, checksum=False))
     """
-    checksum = any(number == _FLETCHER32 for number, _ in filters)
+    checksum, shuffled = (any(number == wanted for number, _ in filters) for wanted in (_FLETCHER32, _SHUFFLE))
     for number, options in filters:
         if number in _BY_FILTER:
-            return Compression(_BY_FILTER[number], int(options[0]) if number == 1 else DEFAULT_LEVEL, checksum)
-    return Compression("none", checksum=checksum)
+            return Compression(_BY_FILTER[number], int(options[0]) if number == 1 else DEFAULT_LEVEL, shuffled, checksum)
+    return Compression("none", shuffle=shuffled, checksum=checksum)
 
 
 def shuffle(block: Array) -> Array:
@@ -221,7 +258,7 @@ def shuffle(block: Array) -> Array:
     size = block.dtype.itemsize
     elements = np.ascontiguousarray(block).reshape(-1)
     if size == 1:
-        return elements.view(np.uint8).reshape(1, -1)
+        return _octets(elements)
     planes = _scratch_of(elements.nbytes).reshape(size, -1)
     numbers = elements.view(f"<u{size}")
     used = int(np.bitwise_or.reduce(numbers)) if numbers.size else 0

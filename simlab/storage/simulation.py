@@ -44,7 +44,7 @@ from simlab.storage.netcdf import (
     resize_dimension,
     write_text_rows,
 )
-from simlab.storage.structure import Column, Grid
+from simlab.storage.structure import Column, Examples, Grid
 from simlab.storage.writable import WritableFile
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -141,8 +141,8 @@ class SimulationStore:
 
     # -- structure
 
-    def ensure_population(self, name: str, variables: Sequence[Variable], n_agents: int, window: int) -> Grid:
-        """Return the grid of a population, with all its variables made and room for its agents."""
+    def ensure_population(self, name: str, variables: Sequence[Variable], n_agents: int, window: int, examples: Examples) -> Grid:
+        """Return the grid of a population, with all its variables made, for values like the examples, and room for its agents."""
         grid = self.grids.get(name)
         if grid is None:
             agents = f"{self.path}/{GROUP_AGENTS}"
@@ -163,7 +163,7 @@ class SimulationStore:
         if n_agents > had:
             scale.resize((n_agents,))
             scale[had:] = np.arange(had, n_agents, dtype=np.int32)
-        grid.add(variables, self.compression, window)
+        grid.add(variables, self.compression, window, examples)
         return grid
 
     def ensure_keys(self, population: str) -> None:
@@ -194,7 +194,7 @@ class SimulationStore:
                 column.resize((first, column.shape[1]))
             write_text_rows(column, first, keys)
 
-    def ensure_environment(self, variables: Sequence[Variable], window: int) -> Grid:
+    def ensure_environment(self, variables: Sequence[Variable], window: int, examples: Examples) -> Grid:
         """Return the grid of the environment's numbers, with all of them made."""
         if self.environment is None:
             path = f"{self.path}/{GROUP_ENVIRONMENT}"
@@ -202,13 +202,13 @@ class SimulationStore:
                 with self.file.structure() as handle:
                     create_group(handle, path)
             self.environment = Grid(self.file, path, self.path, [f"{self.path}/{TIME}"], f"{STEP} {EPISODE}")
-        self.environment.add(variables, self.compression, window)
+        self.environment.add(variables, self.compression, window, examples)
         return self.environment
 
-    def ensure_series(self, variable: Variable) -> Column:
+    def ensure_series(self, variable: Variable, example: Array | None = None) -> Column:
         """Return the column of an environment variable that has a time axis of its own."""
         if variable.name not in self.series:
-            environment = self.ensure_environment((), 1)
+            environment = self.ensure_environment((), 1, lambda _: None)
             scale = self._series_scale(variable)
             if not self.file.has(scale):
                 with self.file.structure() as handle:
@@ -218,7 +218,7 @@ class SimulationStore:
             rows = chunk_of_series(variable.row_bytes)
             own = SeriesGrid(self.file, environment.group, self.path, [scale], "", rows=rows)
             with self.file.changing():
-                own.add([variable], self.compression, rows)
+                own.add([variable], self.compression, rows, lambda _: example)
                 column = own.columns[0]
                 if variable.every and ATTR_EVERY not in column.dataset.attrs:
                     with self.file.structure():
@@ -319,9 +319,9 @@ class SeriesGrid(Grid):
         super().__init__(*args)
         self.rows = rows
 
-    def add(self, variables: Sequence[Variable], default: Compression, window: int) -> None:
+    def add(self, variables: Sequence[Variable], default: Compression, window: int, examples: Examples) -> None:
         """Make the variable."""
-        self.columns.append(self._column(variables[0], default, window))
+        self.columns.append(self._column(variables[0], default, window, examples))
 
     def _chunk(self, row_bytes: int, window: int) -> tuple[int, int]:
         return 0, self.rows

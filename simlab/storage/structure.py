@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import urllib.parse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -38,6 +38,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 BITS: Final = 64
 _BIT_ROOM: Final = ((6, 8), (14, 16), (28, 32))
 """Up to so many variables are given so many bits: a few more may come, and one column of bits is cheapest to read."""
+
+
+Examples = Callable[[int], Array | None]
+"""Returns some values of a grid's variable, by its place, as far as any are known."""
 
 
 @dataclass(slots=True)
@@ -131,24 +135,24 @@ class Grid:
         """Length of the axis of agents; 1 where there is none."""
         return int(self.file.dataset(self.axes[0]).shape[0]) if self.has_agents else 1
 
-    def add(self, variables: Sequence[Variable], default: Compression, window: int) -> None:
+    def add(self, variables: Sequence[Variable], default: Compression, window: int, examples: Examples) -> None:
         """Take the variables that it does not have yet, making those that the file lacks; `variables` are all of the grid's, in order."""
         if len(variables) == len(self.columns):
             return
         with self.file.changing():
             for variable in variables[len(self.columns) :]:
-                self.columns.append(self._column(variable, default, window))
+                self.columns.append(self._column(variable, default, window, examples))
             changed = False
             while len(self.columns) > sum(f.bits for f in self.fields):
                 changed |= self._add_field(window, default)
             if self.fields:
                 self._name_bits(changed)
 
-    def _column(self, variable: Variable, default: Compression, window: int) -> Column:
+    def _column(self, variable: Variable, default: Compression, window: int, examples: Examples) -> Column:
         path = self._path(variable)
         if not self.file.has(path):
             with self.file.structure():
-                self._make(variable, path, default, window)
+                self._make(variable, path, default, window, examples(len(self.columns)))
         column = bound_column(self.file, path, variable, self.has_agents)
         if variable.is_text:
             column.strlen = f"{path.rsplit('/', 1)[0]}/{self._stem(variable)}{STRLEN_SUFFIX}"
@@ -157,12 +161,14 @@ class Grid:
     def _stem(self, variable: Variable) -> str:
         return self.prefix + disk_name(variable.name).replace(".", "_")
 
-    def _make(self, variable: Variable, path: str, default: Compression, window: int) -> None:
+    def _make(self, variable: Variable, path: str, default: Compression, window: int, example: Array | None) -> None:
         kind = stored_type(variable.dtype)
         compression = default
         if variable.compression != INHERIT:
             chosen = resolve_compression(variable.compression, f"Variable {variable.name!r}")
             compression = replace(chosen, checksum=default.checksum)
+        if example is not None and not variable.is_text:
+            compression = compression.suited_to(kind.to_disk(example))
         home, name = path.rsplit("/", 1)
         group = create_group(self.file.file, home)
         dims, attributes = self._own_dimensions(variable, kind, group)
