@@ -332,12 +332,18 @@ export class EpisodeView {
     this.invalidate();
   }
 
-  /** Advance by the wall clock: what comes too late is left out, and nothing drifts. */
+  /**
+   * Advance by the wall clock: what comes too late is left out, and nothing drifts.
+   *
+   * The times of frames are rounded, and come a little early or late. At one step per frame, going by them alone would show a step
+   * twice and leave out the next one, again and again; so the next step may come up to half a step early.
+   */
   advance(now) {
     if (!this.playing) return;
     this.began ??= { now, row: this.row };
-    const to = this.began.row + Math.floor(((now - this.began.now) * this.speed) / 1000 + 1e-6);
-    if (to <= this.row) return;
+    const due = this.began.row + ((now - this.began.now) * this.speed) / 1000;
+    if (due < this.row + 0.5) return;
+    const to = Math.max(this.row + 1, Math.floor(due));
     if (to > this.n - 1) {
       if (this.loop && this.n > 1) {
         this.began = { now, row: 0 };
