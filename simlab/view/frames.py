@@ -84,6 +84,7 @@ class Episode:
         self.steps: NDArray[np.int64] = np.asarray(steps if steps.ndim == 1 else self.time - self.time[:1], np.int64)
         self._scales: dict[tuple[str, Hashable | None], Scale] = {}
         self._present: dict[str, NDArray[np.bool_]] = {}
+        self._axes: dict[str, tuple[str | None, str | None]] = {}
 
     # -- what there is
 
@@ -100,10 +101,7 @@ class Episode:
 
     def agent_dim(self, name: str) -> str | None:
         """Return the agent dimension of a variable, or None for the environment's."""
-        variable = self.data[name]
-        if variable.attrs.get(ATTR_MODALITY) in AGENT_MODALITIES or (len(variable.dims) > 1 and variable.dims[1] == TIME):
-            return str(variable.dims[0])
-        return None
+        return self._axes_of(name)[0]
 
     def agents(self, dim: str) -> list[Hashable]:
         """Labels of all agents of a population."""
@@ -113,8 +111,18 @@ class Episode:
 
     def clock_of(self, name: str) -> str | None:
         """Return the dimension on which a variable runs: time, or one of its own."""
-        dims = [str(dim) for dim in self.data[name].dims]
-        return next((dim for dim in dims if dim in (TIME, name.replace(".", "_") + TIME_SUFFIX)), None)
+        return self._axes_of(name)[1]
+
+    def _axes_of(self, name: str) -> tuple[str | None, str | None]:
+        """Return the agent dimension and the clock of a variable; asked for with every chunk, so that they are looked up once."""
+        found = self._axes.get(name)
+        if found is None:
+            variable = self.data[name]
+            dims = [str(dim) for dim in variable.dims]
+            clock = next((dim for dim in dims if dim in (TIME, name.replace(".", "_") + TIME_SUFFIX)), None)
+            of_agents = variable.attrs.get(ATTR_MODALITY) in AGENT_MODALITIES or (len(dims) > 1 and dims[1] == TIME)
+            found = self._axes[name] = (dims[0] if of_agents else None, clock)
+        return found
 
     def on_main_clock(self, name: str) -> bool:
         """Say whether a variable has a row for every row of the episode."""

@@ -261,20 +261,25 @@ def viewer(browser: Any, server: Server, path: Path, name: str, options: str = "
         page.keyboard.press("Home")
         page.wait_for_timeout(500)
         dragged = drag(page, page.locator(".sl-timeline").bounding_box())
-        spent = json.loads(run_code(page, "import json; print(json.dumps(spent))"))
+        spent, sent = json.loads(run_code(page, "import json; print(json.dumps([spent, sent]))"))
         heap = page.evaluate("() => performance.memory.usedJSHeapSize / 1e6")
-        per = f"{statistics.median(spent):.2f} / {np.percentile(spent, 95):.2f} of {len(spent)}" if spent else "-"
-        return row(name, values, fps30, fps60, dragged, f"first {first:.0f} ms, kernel per chunk {per} ms, heap {heap:.0f} MB")
+        per, on = (f"{statistics.median(times):.2f} / {np.percentile(times, 95):.2f}" if times else "-" for times in (spent, sent))
+        more = f"first {first:.0f} ms, kernel per chunk {per} ms and {on} ms in Jupyter's sending ({len(spent)}), heap {heap:.0f} MB"
+        return row(name, values, fps30, fps60, dragged, more)
 
 
 TIMER = """
 import time
-spent = []
-before = v._answer
-def timed(widget, content, buffers):
-    began = time.perf_counter(); before(widget, content, buffers)
-    if content.get('ask') == 'block': spent.append((time.perf_counter() - began) * 1e3)
-v._msg_callbacks.callbacks[:] = [timed]
+from simlab.view.desk import Desk
+spent, sent = [], []
+def timed(call, into, is_block):
+    def wrapper(*given):
+        began = time.perf_counter(); out = call(*given)
+        if is_block(given): into.append((time.perf_counter() - began) * 1e3)
+        return out
+    return wrapper
+Desk.answer = timed(Desk.answer, spent, lambda given: given[1].get('ask') == 'block')
+v.send = timed(v.send, sent, lambda given: len(given[1]) == 1 and 'rows' in given[0])
 """
 
 
