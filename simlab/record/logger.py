@@ -262,6 +262,9 @@ class HDF5Logger(LogCalls):
                 raise StorageError(f"{self.path} holds every row, but could not be closed: {why}. Call finalize() again.") from e
             self._stage, self._report = None, report
             open_loggers.discard(self)
+            del stage  # and with it the staged rows' memory, whose files Windows removes only now
+            self._journal.close()
+            self._file.lock.remove_rest()
             return report
 
     close = finalize

@@ -16,7 +16,7 @@ from simlab.schema.keeping import variables_from_json
 from simlab.staging.jobs import Block
 from simlab.staging.lanes import Lanes
 from simlab.staging.windows import CLOCK, SEQUENCE, Window, window_arrays
-from simlab.storage.journal import Mapped, read_events, read_maps
+from simlab.storage.journal_files import Mapped, read_events, read_maps
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

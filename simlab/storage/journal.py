@@ -4,8 +4,9 @@ A journal is a folder beside the run. Memory in which rows are staged is mapped 
 kills the process, for the pages belong to the system (only a loss of power loses them). What is no row (who appeared, which variables
 there are, episodes that ended, arrays of the environment) is appended to a log of events, each with a checksum.
 
-A mapped file (`Mapped`) has a head of JSON that says what it holds, then the bytes. It is made under another name and renamed when it is
-complete, so that it is there as a whole or not at all.
+A mapped file has a head of JSON that says what it holds, then the bytes. It is made under another name and renamed when it is
+complete, so that it is there as a whole or not at all. Windows renames and removes no file that is mapped: there, every file has a
+number of its own, what makes it count is written last, and is erased when another one has taken its place.
 """
 
 from __future__ import annotations
@@ -16,26 +17,18 @@ import json
 import mmap
 import os
 import shutil
-import struct
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from simlab.errors import StorageError
+from simlab.storage.journal_files import ALIGN, ENDS, ERASED, EVENTS, HEAD, MAGIC, MAP, RENAMES_MAPPED, VERSION, frame, newest_number
 from simlab.storage.redo import sync_folder
 
-_MAGIC: Final = b"simlabJ1"
-_HEAD: Final = struct.Struct("<8sII")
-_FRAME: Final = struct.Struct("<III")
-_ALIGN: Final = 64
 _ZEROS: Final = memoryview(bytes(1 << 20))
-_MAP: Final = ".rows"
-_EVENTS: Final = ".events"
-_ENDS: Final = "log.ends"
 _KEPT_ENDS: Final = 64
 """Of so many segments of the log it is noted where they end; there are a few at a time."""
 
@@ -57,13 +50,14 @@ class Journal:
         self.folder = folder
         self._simulation = simulation
         self._removed_at_end = removed_at_end
-        self._maps: dict[str, mmap.mmap] = {}
+        self._maps: dict[str, list[tuple[mmap.mmap, Path]]] = {}
+        self._made = 0 if folder is None or RENAMES_MAPPED else newest_number(folder)
         self._segment = 0
         self._log: int | None = None
         self._ends = memoryview(bytearray(16 * _KEPT_ENDS)).cast("q")
         if folder is not None:
             try:
-                with open(folder / _ENDS, "w+b") as file:
+                with open(folder / ENDS, "w+b") as file:
                     file.write(bytes(16 * _KEPT_ENDS))
                     file.flush()
                     self._ends = memoryview(mmap.mmap(file.fileno(), 16 * _KEPT_ENDS)).cast("q")
@@ -86,11 +80,13 @@ class Journal:
         if self.folder is None:
             return np.zeros(size, np.uint8).data
         text = json.dumps({"simulation": self._simulation, **head}, separators=(",", ":")).encode()
-        start = -(-(_HEAD.size + len(text)) // _ALIGN) * _ALIGN
-        work = self.folder / f"{name}.new"
+        start = -(-(HEAD.size + len(text)) // ALIGN) * ALIGN
+        self._made += 1
+        work = self.folder / (f"{name}.new" if RENAMES_MAPPED else f"{name}{VERSION}{self._made:08d}{MAP}")
+        magic = MAGIC if RENAMES_MAPPED else ERASED
         try:
             with open(work, "w+b") as file:
-                file.write((_HEAD.pack(_MAGIC, len(text), zlib.crc32(text)) + text).ljust(start, b"\0"))
+                file.write((HEAD.pack(magic, len(text), zlib.crc32(text)) + text).ljust(start, b"\0"))
                 # Zeros rather than a hole: one that cannot be filled would kill the process that stores into it. (And rather than
                 # reserved blocks, of which every page costs a fault several times as dear.)
                 for at in range(0, size, len(_ZEROS)):
@@ -100,12 +96,14 @@ class Journal:
         except OSError as e:
             work.unlink(missing_ok=True)
             raise self._refused(start + size, e) from e
-        self._maps[name] = mapped
+        if RENAMES_MAPPED:
+            self._maps[name] = []  # the memory of the one before lives as long as an array of it
+        self._maps.setdefault(name, []).append((mapped, work))
         return memoryview(mapped)[start:]
 
     def _refused(self, size: int, e: OSError) -> StorageError:
         assert self.folder is not None
-        if (self.folder / _ENDS).exists():
+        if (self.folder / ENDS).exists():
             error = StorageError(
                 f"The journal {self.folder} cannot grow by {size} bytes: {e.strerror or e}. This call's values are not recorded; what was "
                 "logged before is safe. Make room, give another journal_dir=, or record with durability='none'."
@@ -122,15 +120,28 @@ class Journal:
 
     def publish(self, name: str) -> None:
         """Put what was allocated last under a name in the place of what had that name before."""
-        if self.folder is not None:
-            os.replace(self.folder / f"{name}.new", self.folder / f"{name}{_MAP}")
+        if self.folder is None:
+            return
+        if RENAMES_MAPPED:
+            os.replace(self.folder / f"{name}.new", self.folder / f"{name}{MAP}")
+        else:
+            *before, (mapped, _) = self._maps[name]
+            mapped[: len(MAGIC)] = MAGIC
+            for old in before:
+                _erase(*old)
+            del self._maps[name][:-1]
 
     def discard(self, prefix: str) -> None:
         """Remove the files of a window."""
         for name in [n for n in self._maps if n.startswith(prefix)]:
-            del self._maps[name]  # the memory lives as long as an array of it
-            if self.folder is not None:
-                (self.folder / f"{name}{_MAP}").unlink(missing_ok=True)
+            files = self._maps.pop(name)
+            if self.folder is None:
+                continue
+            if RENAMES_MAPPED:
+                (self.folder / f"{name}{MAP}").unlink(missing_ok=True)
+            else:
+                for each in files:
+                    _erase(*each)
 
     # -- events
 
@@ -146,21 +157,21 @@ class Journal:
             return
         text = json.dumps(event, separators=(",", ":")).encode()
         data = memoryview(payload).cast("B") if not isinstance(payload, bytes) else payload
-        frame = _frame(text, data)
+        told = frame(text, data)
         try:
             if self._log is None:
-                os.stat(self.folder / _ENDS)  # is not there if somebody removed the journal, even if the folder is there again
+                os.stat(self.folder / ENDS)  # is not there if somebody removed the journal, even if the folder is there again
                 flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
-                self._log = os.open(self.folder / f"{self._segment:08d}{_EVENTS}", flags, 0o666)
+                self._log = os.open(self.folder / f"{self._segment:08d}{EVENTS}", flags, 0o666)
             end = os.lseek(self._log, 0, os.SEEK_END)
-            if os.write(self._log, frame) < len(frame):
+            if os.write(self._log, told) < len(told):
                 os.ftruncate(self._log, end)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             slot = self._segment % _KEPT_ENDS * 2
-            self._ends[slot + 1] = end + len(frame)
+            self._ends[slot + 1] = end + len(told)
             self._ends[slot] = self._segment + 1
         except OSError as e:
-            raise self._refused(len(frame), e) from e
+            raise self._refused(len(told), e) from e
 
     def cut(self) -> int:
         """Begin a new segment of the log and return the number of the one that ended."""
@@ -174,8 +185,8 @@ class Journal:
         """Remove a segment, and those before it: what it tells is in the run file."""
         if self.folder is None:
             return
-        for place in sorted(self.folder.glob(f"*{_EVENTS}")):
-            number = int(place.name.removesuffix(_EVENTS))
+        for place in sorted(self.folder.glob(f"*{EVENTS}")):
+            number = int(place.name.removesuffix(EVENTS))
             if number <= segment:
                 if self._ends[number % _KEPT_ENDS * 2] == number + 1:
                     self._ends[number % _KEPT_ENDS * 2] = 0
@@ -183,11 +194,11 @@ class Journal:
 
     def sync(self) -> None:
         """Have everything reach the disk itself."""
-        for mapped in list(self._maps.values()):
+        for mapped, _ in [each for files in list(self._maps.values()) for each in files]:
             mapped.flush()
         if self.folder is None:
             return
-        for place in self.folder.glob(f"*{_EVENTS}"):  # those before the newest one too, until they are forgotten
+        for place in self.folder.glob(f"*{EVENTS}"):  # those before the newest one too, until they are forgotten
             with contextlib.suppress(FileNotFoundError), open(place, "rb+") as file:
                 os.fsync(file.fileno())
         sync_folder(self.folder)
@@ -198,12 +209,16 @@ class Journal:
             os.close(self._log)
             self._log = None
         self._maps.clear()
+        self._ends = memoryview(bytearray(16 * _KEPT_ENDS)).cast("q")
         if self._removed_at_end and self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _frame(text: bytes, data: Any = b"") -> bytes:
-    return b"".join([_FRAME.pack(len(text), len(data), zlib.crc32(data, zlib.crc32(text))), text, data])
+def _erase(mapped: mmap.mmap, place: Path) -> None:
+    """Have a mapped file count no more, and remove it if the system does that; if not, it goes with its folder."""
+    mapped[: len(MAGIC)] = ERASED
+    with contextlib.suppress(OSError):
+        place.unlink()
 
 
 def keep_events(folder: Path, events: Iterable[Mapping[str, Any]]) -> str:
@@ -211,97 +226,8 @@ def keep_events(folder: Path, events: Iterable[Mapping[str, Any]]) -> str:
 
     It is for who goes on with a run: what only the journal before knew is there again before that is removed.
     """
-    (folder / _ENDS).unlink(missing_ok=True)  # says where the segments ended that are there still
-    name, work = f"{0:08d}{_EVENTS}", folder / "kept.new"
-    work.write_bytes(b"".join(_frame(json.dumps(event, separators=(",", ":")).encode()) for event in events))
+    (folder / ENDS).unlink(missing_ok=True)  # says where the segments ended that are there still
+    name, work = f"{0:08d}{EVENTS}", folder / "kept.new"
+    work.write_bytes(b"".join(frame(json.dumps(event, separators=(",", ":")).encode()) for event in events))
     os.replace(work, folder / name)
     return name
-
-
-@dataclass(slots=True)
-class Mapped:
-    """A file of staged rows, as a reader finds it.
-
-    Attributes
-    ----------
-    name : str
-        As it was allocated.
-    head : dict
-        What it holds.
-    data : ndarray of uint8
-        Its bytes, copied: they are another process's memory.
-    """
-
-    name: str
-    head: dict[str, Any]
-    data: np.ndarray[Any, np.dtype[np.uint8]]
-
-
-def has_rows(folder: Path) -> bool:
-    """Whether a folder holds staged rows or events."""
-    return any(place.name.endswith((_MAP, _EVENTS)) for place in folder.iterdir())
-
-
-def read_maps(folder: Path, first: str = "", only: str = "") -> tuple[list[Mapped], list[str]]:
-    """Return the files of staged rows in a journal, and the names of those that are not whole.
-
-    Parameters
-    ----------
-    folder : Path
-        The journal.
-    first, only : str, optional
-        Read the files whose names end so before all others, or read no others.
-    """
-    found, broken = [], []
-    places = [p for p in folder.glob(f"*{_MAP}") if p.name.endswith(only + _MAP)]
-    for place in sorted(places, key=lambda p: (not p.name.endswith(first + _MAP), p.name)):
-        name = place.name.removesuffix(_MAP)
-        try:
-            raw = place.read_bytes()
-        except FileNotFoundError:  # replaced meanwhile
-            continue
-        if len(raw) < _HEAD.size:
-            broken.append(name)
-            continue
-        magic, n, crc = _HEAD.unpack_from(raw)
-        text = raw[_HEAD.size : _HEAD.size + n]
-        if magic != _MAGIC or zlib.crc32(text) != crc or len(text) != n:
-            broken.append(name)
-            continue
-        start = -(-(_HEAD.size + n) // _ALIGN) * _ALIGN
-        found.append(Mapped(name, json.loads(text), np.frombuffer(raw, np.uint8)[start:]))
-    return found, broken
-
-
-def read_events(folder: Path) -> Iterator[tuple[dict[str, Any], bytes] | None]:
-    """Yield the events of a journal in order, each with its bytes; None for each segment that lacks its end, or is not there."""
-    ends = _read_ends(folder)
-    for place in sorted(folder.glob(f"*{_EVENTS}")):
-        try:
-            raw = place.read_bytes()
-        except FileNotFoundError:
-            continue
-        number = place.name.removesuffix(_EVENTS)
-        end = ends.pop(int(number), len(raw)) if number.isdigit() else len(raw)  # what lies behind is of a call that did not return
-        at = 0
-        while at + _FRAME.size <= len(raw):
-            n, m, crc = _FRAME.unpack_from(raw, at)
-            text = raw[at + _FRAME.size : at + _FRAME.size + n]
-            data = raw[at + _FRAME.size + n : at + _FRAME.size + n + m]
-            if len(text) != n or len(data) != m or zlib.crc32(data, zlib.crc32(text)) != crc:
-                break
-            yield json.loads(text), data
-            at += _FRAME.size + n + m
-        if at < end:
-            yield None
-    for _ in ends:
-        yield None
-
-
-def _read_ends(folder: Path) -> dict[int, int]:
-    """Return where the segments of the log end that are in use."""
-    try:
-        numbers = np.frombuffer((folder / _ENDS).read_bytes(), np.int64)
-    except (OSError, ValueError):
-        return {}
-    return {int(n) - 1: int(end) for n, end in zip(numbers[::2], numbers[1::2], strict=False) if n > 0}

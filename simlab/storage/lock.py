@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from simlab.errors import RunInUseError
+from simlab.storage.journal_files import RENAMES_MAPPED
 
 SUFFIX: Final = ".journal"
 _REMOVED: Final = ".removed-"
@@ -203,6 +204,11 @@ class WriterLock:
         if self._is_mine():
             remove_folder(self.folder)
 
+    def remove_rest(self) -> None:
+        """Remove what of the folder could not be removed while it was mapped, where nobody has taken it since."""
+        if not RENAMES_MAPPED and self.folder.is_dir() and owner_of(self.folder) is None:
+            remove_folder(self.folder)
+
 
 def _says_who(path: Path, place: Path, other: Owner) -> str:
     """Return that another process writes a run, in words."""
@@ -232,7 +238,7 @@ def clear_folder(folder: Path, keep: str = "") -> None:
     """Remove what a dead writer left in a sidecar folder, but for one file."""
     for place in sorted(folder.iterdir(), key=_when_to_remove):
         if not place.name.startswith(OWNER) and place.name != keep:
-            place.unlink(missing_ok=True)
+            _remove(place)
 
 
 def _when_to_remove(place: Path) -> tuple[bool, bool, bool, int]:
@@ -258,8 +264,14 @@ def remove_folder(folder: Path) -> None:
         folder = trash
     with contextlib.suppress(FileNotFoundError):
         for place in sorted(folder.iterdir(), key=_when_to_remove):
-            place.unlink(missing_ok=True)
-        folder.rmdir()
+            _remove(place)
+        with contextlib.suppress(OSError) if not RENAMES_MAPPED else contextlib.nullcontext():
+            folder.rmdir()
+
+
+def _remove(place: Path) -> None:
+    with contextlib.suppress(PermissionError) if not RENAMES_MAPPED else contextlib.nullcontext():
+        place.unlink(missing_ok=True)
 
 
 def _one_at_a_time(folder: Path) -> int | None:

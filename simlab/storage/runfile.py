@@ -29,7 +29,7 @@ from simlab.storage.attributes import read_attributes, write_attributes
 from simlab.storage.codec import Compression
 from simlab.storage.diagnose import explain
 from simlab.storage.finding import natural_key, simulations_below
-from simlab.storage.journal import has_rows
+from simlab.storage.journal_files import has_rows
 from simlab.storage.lock import WriterLock, clear_folder, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.overlay import Overlay
