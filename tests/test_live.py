@@ -255,7 +255,8 @@ def test_readers_get_in_where_structure_changes_all_the_time(path: Path) -> None
     opened = 0
     while writer.poll() is None:
         with simlab.open_run(path) as ds:
-            assert ds.x.values.size == 0 or ds.x.values[0].tolist() == list(range(ds.sizes["time"]))
+            if "x" in ds:  # not before the first row
+                assert ds.x.values.size == 0 or ds.x.values[0].tolist() == list(range(ds.sizes["time"]))
             opened += 1
     assert writer.wait() == 0
     assert opened > 1
