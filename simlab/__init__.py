@@ -35,6 +35,8 @@ __all__ = ["HDF5Logger", "Schema", "Variable", "follow", "list_runs", "open_run"
 
 
 def __getattr__(name: str) -> object:
+    if name == "errors":
+        return importlib.import_module("simlab.errors")
     if name not in _HOMES:
         raise AttributeError(f"module 'simlab' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -200,3 +201,17 @@ def test_plot_episode(path: Path) -> None:
 
     with simlab.open_run(path) as ds:
         assert isinstance(ds.sim.plot_episode(1), Figure)
+
+
+def test_transitions_tell_of_observations_that_are_logged_now_and_then(tmp_path: Path) -> None:
+    with simlab.HDF5Logger(tmp_path / "run.h5") as log:
+        for t in range(6):
+            log.log_agent_step(
+                "a", t, {"obs": float(t), "actions": t, "rewards": 1.0, "terminated": t == 5} | ({"info": 1} if t % 2 == 0 else {})
+            )
+    with simlab.open_run(tmp_path / "run.h5") as ds:
+        with pytest.warns(UserWarning, match=r"'info' \(3 rows\).*transitions\(observation=\['obs'\]\)"):
+            assert ds.sim.transitions().step.values.tolist() == [0, 2]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert ds.sim.transitions(observation="obs").step.values.tolist() == [0, 1, 2, 3, 4, 5]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
 from time import perf_counter
@@ -50,6 +51,8 @@ def run(given: argparse.Namespace) -> int:
     if given.episodes:
         print(f"Figure     {escape(figure_file)}")
     print(f"Notebook   {escape(notebook_file)}   open it next: jupyter lab {escape(notebook_file)}")
+    if importlib.util.find_spec("jupyterlab") is None:
+        print("           JupyterLab is not installed here: python -m pip install jupyterlab, or conda install -c conda-forge jupyterlab")
     return 0
 
 

@@ -23,6 +23,7 @@ _RESERVED_ATTRIBUTES: Final = frozenset(
         conventions.ATTR_ENVIRONMENT_TYPE,
         conventions.ATTR_STEP_DURATION,
         conventions.ATTR_JSON_ATTRIBUTES,
+        conventions.ATTR_SCHEMA,
         *("CLASS", "NAME", "DIMENSION_LIST", "REFERENCE_LIST"),  # HDF5's own
     }
 )

@@ -287,7 +287,7 @@ class SimulationAccessor(Pictures):
         """Write the Dataset to a netCDF file, as ``ds.to_netcdf`` does, under names that netCDF takes.
 
         In netCDF "/" parts groups, so ``ds.to_netcdf`` refuses a variable called "arm/left". Here it becomes ``arm_left``, and its
-        attribute ``original_name`` keeps the name that was given.
+        attribute ``original_name`` keeps the name that was given; so do other names that netCDF refuses.
 
         Parameters
         ----------

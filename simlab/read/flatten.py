@@ -30,6 +30,7 @@ from simlab.errors import FormatError, MetadataError, NotInRunError, StorageErro
 from simlab.metadata import from_json
 from simlab.read.arrays import StoredArray, lazy
 from simlab.read.origin import KEY, Origin, read_agents
+from simlab.schema.names import disk_name
 from simlab.storage.dtypes import Array
 from simlab.storage.grids import Member, PopulationContents, RunContents
 from simlab.storage.reading import StoredVariable
@@ -196,7 +197,7 @@ def _whole(times: Array, rows: Array) -> int:
 
 
 def with_netcdf_names(ds: xr.Dataset) -> xr.Dataset:
-    """Return a Dataset without "/" in the names of variables and axes; the attribute ``original_name`` keeps what they were.
+    """Return a Dataset whose variables and axes have names that netCDF takes; the attribute ``original_name`` keeps what they were.
 
     Examples
     --------
@@ -206,9 +207,9 @@ def with_netcdf_names(ds: xr.Dataset) -> xr.Dataset:
     taken = {str(name) for name in (*ds.variables, *ds.dims)}
     names: dict[Hashable, str] = {}
     for old in dict.fromkeys((*ds.variables, *ds.dims)):
-        if "/" not in str(old):
+        plain = new = disk_name(str(old).strip("/").replace("/", "_") or "_")
+        if new == str(old):
             continue
-        plain = new = str(old).strip("/").replace("/", "_") or "_"
         n = 2
         while new in taken:
             new, n = f"{plain}_{n}", n + 1

@@ -5,11 +5,13 @@ The convention is Gymnasium's: row t of an agent holds the observation that it s
 which it logged one; where steps are sparse, that is several steps later. The last row of an agent in an episode
 has no successor. Where ``terminated`` or ``truncated`` is True at that row (or, where agents log neither, of the whole episode),
 the transition is kept with its reward, with NaN (or 0) as next observation and ``has_next`` False; of an episode that was cut
-without a word it is left out.
+without a word it is left out. A row counts if every observation that is asked for was logged there; a warning says how many others
+were left out.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -79,10 +81,14 @@ def transitions(
     episode = episode_of_rows(ds)
     blocks: dict[str, list[Array]] = {}
     found: list[_Rows] = []
+    lacking = dict.fromkeys(observed, 0)
     for block in _blocks(ds, dim, list(columns.values())):
         part = ds.isel({dim: block})
         there = {name: present(name).isel({dim: block}).values for m in (OBSERVATIONS, ACTIONS, TERMINATIONS) for name in names[m]}
         rows = _rows(part, dim, observed, names, there, episode, table)
+        did = np.logical_or.reduce([there[name] for name in names[ACTIONS] or observed])
+        for name in observed:
+            lacking[name] += int((did & ~there[name]).sum())
         for label, name in columns.items():
             values = part[name].transpose(dim, TIME, ...).values
             blocks.setdefault(label, []).append(values[rows.agent, rows.row])
@@ -90,6 +96,15 @@ def transitions(
                 blocks.setdefault(f"next_{label}", []).append(_following(values, rows))
         rows.agent = rows.agent + block.start
         found.append(rows)
+    if any(lacking.values()):
+        rare = " and ".join(f"{name!r} ({count} rows)" for name, count in lacking.items() if count)
+        kept = [name for name, count in lacking.items() if not count]
+        advice = f" Name the observations that belong together: transitions(observation={kept})." if kept else ""
+        warnings.warn(
+            f"Agents acted at rows where an observation was not logged: {rare}. These rows are left out, and the row before is followed "
+            f"by the one after.{advice}",
+            stacklevel=3,
+        )
     return _dataset(ds, dim, columns, blocks, found, episode)
 
 

@@ -54,8 +54,10 @@ def whole_id(agent_id: object) -> Hashable:
     """
     if isinstance(agent_id, (bool, np.bool_)):
         pass
-    elif isinstance(agent_id, (int, np.integer)) and -(2**63) <= int(agent_id) < 2**63:
-        return int(agent_id)
+    elif isinstance(agent_id, (int, np.integer)):
+        if -(2**63) <= int(agent_id) < 2**63:
+            return int(agent_id)
+        raise AgentError(f"agent id {agent_id!r} is too large; a whole number has up to 64 bits. Use text instead.")
     elif isinstance(agent_id, str):
         if "\0" not in agent_id and agent_id.encode("utf-8", "replace").decode() == agent_id:
             return str(agent_id)
@@ -124,7 +126,7 @@ class AgentRegistry:
     def _label(self, agent_id: Hashable, population: str) -> tuple[str, str]:
         taken = self._labels.setdefault(population, set())
         if isinstance(agent_id, str):
-            label, key = agent_id, ""
+            label, key = (agent_id, "") if agent_id else ("''", '""')  # an empty text is none in the file
         else:
             label = str(agent_id) if isinstance(agent_id, int) else repr(agent_id)
             key = to_json(_listed(agent_id), "the agent's id")

@@ -171,11 +171,11 @@ class SchemaBook:
             if agent_id in ids:
                 return population
         stem = stem_of(agent_id)
-        if stem in names:
+        if stem and stem in names:
             return stem
         if len(names) == 1 and not self.schema.extensible:
             return names[0]
-        if stem in self._stems:
+        if stem and stem in self._stems:
             return self._stems[stem]
         fitting = next((p for p in names if self._fits(p, items, lead)), None)
         if fitting is None and not self.schema.extensible:

@@ -140,6 +140,12 @@ def distinct(items: list[Item], where: Where) -> list[Item]:
     if len({i.name for i in items}) != len(items):
         names = [i.name for i in items]
         twice = next(n for n in names if names.count(n) > 1)
+        kinds = sorted({i.modality for i in items if i.name == twice})
+        if len(kinds) > 1:
+            raise ValueMismatchError(
+                f"{twice!r} {where()} is given as one of the {' and as one of the '.join(kinds)}. A name stands for one variable: call "
+                "the parts of a space differently (gymnasium.spaces.Dict names them)."
+            )
         raise ValueMismatchError(f"{twice!r} {where()} is given twice, once nested and once not. Give it once.")
     return items
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from simlab.errors import InputError, StateError, StorageError, ValueMismatchError
 from simlab.record.acceptance import accept, say_not_done, tell, withdraw
+from simlab.record.agents import whole_id
 from simlab.record.calls import EachAgent, fit_each, fit_environment, log_agent, record
 from simlab.record.fields import Checked, EpisodeFields
 from simlab.record.gate import Gate
@@ -72,6 +73,9 @@ class LogCalls(Gate):
             self._log_agent(stage, agent_id, timestep, data)
         except ValueError:
             whole_step(timestep)  # an array cannot be compared with the step: says so
+            raise
+        except TypeError:
+            whole_id(agent_id)  # what has no hash is no id: says so
             raise
         finally:
             self._release()
@@ -141,7 +145,7 @@ class LogCalls(Gate):
             The step in the open episode.
         agents : dict, optional
             Either arrays by name with the agent axis first, as in ``{"observations": {"vision": v}}`` with ``v`` of shape
-            ``(n_agents, 11, 11, 3)``; or a dictionary of values for each agent, by id, logged one agent after the other; or, as PettingZoo
+            ``(n_agents, 11, 11, 3)``; or a dictionary of values for each agent, by id; or, as PettingZoo
             hands them out, a dictionary by agent for each of observations, actions, rewards, ...
         agent_ids : iterable, optional
             Whose entries they are. May be left out once they are known: they are those of the last call, or else "agent_0", "agent_1", ...

@@ -48,8 +48,8 @@ class HDF5Logger(LogCalls):
     schema : Schema, dict or path-like, optional
         What the run holds; a file of it is JSON or YAML. Left out, it is inferred from what is logged first and enforced from then on.
     compression : {"gzip", "lzf", "zstd", "blosc2"} or int or None, optional
-        "gzip" (deflate with byte shuffle) is read by everything; a number from 0 to 9 is its level. "lzf" is read by h5py alone,
-        "zstd" and "blosc2" need hdf5plugin, here and at every reader. None stores the bytes as they are.
+        "gzip" (deflate, with byte shuffle where that helps) is read by everything; a number from 0 to 9 is its level. "lzf" is read
+        by h5py alone, "zstd" and "blosc2" need hdf5plugin, here and at every reader. None stores the bytes as they are.
     mode : {"x", "w", "a"}, optional
         "x" refuses a file that is there, "w" replaces it, "a" adds another simulation to it.
     simulation : str, optional
@@ -100,8 +100,8 @@ class HDF5Logger(LogCalls):
     Notes
     -----
     Rows are staged in a memory-mapped journal beside the run, and compressed and written by a thread of its own. An error there is
-    raised by the next call, once. A call that raises has recorded nothing, and everything before it stays; of a `log_step` with a
-    dictionary for each agent, the agents before the one that was refused stay too. A logger may be used from several threads.
+    raised by the next call, once. A call that raises has recorded nothing, and everything before it stays. A logger may be used from
+    several threads.
 
     Examples
     --------

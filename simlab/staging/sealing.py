@@ -252,9 +252,10 @@ def _merge_bits(chunk: Chunk, tally: Tally) -> Array:
     before = chunk.before
     assert before is not None
     rows = slice(chunk.row, chunk.row + chunk.values.shape[-1])
-    there = np.zeros(chunk.values.shape, chunk.values.dtype)
-    inside = before[chunk.places, rows] if len(chunk.offset) == 2 else before[rows]
-    there[tuple(slice(0, n) for n in inside.shape)] = inside
+    column = chunk.column
+    whole = np.zeros((column.agents, column.rows) if len(chunk.offset) == 2 else (column.rows,), chunk.values.dtype)
+    whole[tuple(slice(0, n) for n in before.shape)] = before  # the file may end inside the chunk
+    there = whole[chunk.places, rows] if len(chunk.offset) == 2 else whole[rows]
     tally.late += int(np.bitwise_count(chunk.values).sum())
     twice = there & chunk.values
     tally.overwritten += int(np.bitwise_count(twice).sum())

@@ -15,7 +15,7 @@ from simlab.staging.recovery import Repair, is_unfinished, recover
 from simlab.staging.replay import journal_of, whole
 from simlab.storage.diagnose import explain
 from simlab.storage.finishing import finish_simulation, survey
-from simlab.storage.handles import is_live
+from simlab.storage.handles import is_live, open_for_reading
 from simlab.storage.lock import owner_of, sidecar
 from simlab.storage.turns import is_steady, turn
 
@@ -65,8 +65,10 @@ def snapshot(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> Re
         raise RunNotFoundError(explain(source) or f"{source} is no file.")
     if target.exists():
         raise RunExistsError(f"{target} exists already. Choose another name for the copy.")
-    if not is_live(str(source)) and is_unfinished(source):
-        return recover(source, target)
+    if not is_live(str(source)):
+        if is_unfinished(source):
+            return recover(source, target)
+        open_for_reading(str(source)).file.close()  # says so if it is no run file
     work = target.with_name(f".{target.name}.snapshot-{os.getpid()}")
     try:
         for _ in range(_TRIES):

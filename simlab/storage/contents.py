@@ -115,6 +115,9 @@ def _read(source: RunSource, simulation: str, outline: bool, most: int | None, l
 def _check_attributes(attrs: dict[str, Any], gaps: list[str]) -> None:
     """Note those of the run's own attributes that are of another kind than it writes; they are shown as they are."""
     for name, kinds, word in _OWN_ATTRIBUTES:
+        value = attrs.get(name)
+        if isinstance(value, np.ndarray) and value.shape == (1,):  # so does netCDF write a number into a copy
+            attrs[name] = value[0]
         if name in attrs and (not isinstance(attrs[name], kinds) or isinstance(attrs[name], (bool, np.bool_)) or attrs[name] == ""):
             gaps.append(f"attribute {name!r} is {attrs[name]!r}, no {word}")
 

@@ -39,6 +39,8 @@ from simlab.storage.writable import WritableFile, being_recorded
 Mode = Literal["x", "w", "a"]
 
 _LEAST_SPACE: Final = 1 << 20
+_SWMR_SUPERBLOCK: Final = 3
+"""The version of HDF5's superblock from which a file can be read while it is written."""
 _NUMBERED: Final = re.compile(r"simulation_(\d{4,})")
 
 
@@ -47,7 +49,9 @@ def check_simulation_name(name: object) -> None:
     if name is None:
         return
     if not isinstance(name, str) or not name or not is_utf8(name) or not all(is_plain(p) and "." not in p for p in name.split("/")):
-        raise InputError(f"simulation={name!r} cannot be a group: use letters, digits and '_', nested names joined by '/'.")
+        raise InputError(
+            f"simulation={name!r} cannot be a group: use up to 200 letters, digits and '_', no digit first, nested names joined by '/'."
+        )
 
 
 class RunFile(WritableFile):
@@ -214,11 +218,17 @@ def _check_format(path: Path) -> None:
     try:
         with h5py.File(path, "r", locking=False) as file:
             told = str(read_attributes(file).get(ATTR_FORMAT, ""))
+            version = file.id.get_create_plist().get_version()[0]
     except OSError as e:
         raise _refused(path, "opened to add a simulation", e) from e
     if told.split(".")[0] != FORMAT_VERSION.split(".")[0]:
         what = f"has format {told}" if told else "was not written by simlab"
         raise FormatError(f"{path} {what}; a simulation can be added to files of format {FORMAT_VERSION} only. Record to a new file.")
+    if version < _SWMR_SUPERBLOCK:
+        raise FormatError(
+            f"{path} was copied by another program, into a form of HDF5 that cannot be read while it is written (superblock version "
+            f"{version}, not {_SWMR_SUPERBLOCK}). It opens as it is; nothing can be added. Record to a new file, or add to the original."
+        )
 
 
 def _put_aside(path: Path) -> None:

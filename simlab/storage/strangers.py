@@ -19,8 +19,8 @@ def inventory(file: h5py.File) -> str:
     try:
         found = entries(file)
         links = len(file) - len(found.groups) - len(found.datasets) - len(found.gaps)
-        parts = [f"{name}/ ({len(group)} entries)" for name, group in found.groups.items()]
-        parts += [f"{name} {'(no data)' if d.shape is None else d.shape}" for name, d in found.datasets.items()]
+        parts = [f"{_shown(name)}/ ({len(group)} entries)" for name, group in found.groups.items()]
+        parts += [f"{_shown(name)} {'(no data)' if d.shape is None else d.shape}" for name, d in found.datasets.items()]
         parts += [f"{links} link{'s' if links > 1 else ''}"] if links > 0 else []
         told = _off_by_one(found) or next((t for g in list(found.groups.values())[:_MOST] if (t := _off_by_one(entries(g)))), "")
     except ODD as error:
@@ -29,6 +29,11 @@ def inventory(file: h5py.File) -> str:
         return "It is empty: it holds no groups and no arrays."
     held = ", ".join(parts[:_MOST]) + (f" and {len(parts) - _MOST} more" if len(parts) > _MOST else "")
     return f"It holds {held}.{told} Look at it with `simlab info`, and open it with xarray.open_datatree or h5py.File."
+
+
+def _shown(name: str) -> str:
+    """Return a name that acts on no terminal."""
+    return name if name.isprintable() else repr(name)
 
 
 def _off_by_one(found: Entries) -> str:
