@@ -161,6 +161,34 @@ def test_info_on_netcdf(tmp_path: Path, capsys: pytest.CaptureFixture[str], requ
     assert strict(told(capsys, "info", tmp_path / "a.nc", "--json"))["kind"] == "netcdf4"
 
 
+@pytest.mark.parametrize("kind", ["NETCDF3_CLASSIC", "NETCDF3_64BIT_OFFSET", "NETCDF3_64BIT_DATA"])
+def test_info_on_classic_netcdf(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], require_module: Callable[[str], ModuleType], kind: str
+) -> None:
+    netcdf = require_module("netCDF4")
+    with netcdf.Dataset(tmp_path / "a.nc", "w", format=kind) as file:
+        file.createDimension("t", None)
+        file.createDimension("x", 4)
+        file.title = "a\x1b[2Jb"
+        file.createVariable("temperature", "f4", ("t", "x"))[:3] = 1.0
+    out = told(capsys, "info", tmp_path / "a.nc")
+    for part in ("netCDF-3", "temperature  float32  t 3 × x 4", "48 B", "open_dataset", "a\\x1b[2Jb"):
+        assert part in out
+    facts = strict(told(capsys, "info", tmp_path / "a.nc", "--json"))
+    assert facts["kind"] == "netcdf3"
+    assert facts["root"]["datasets"][0]["max_shape"] == [None, 4]
+
+
+def test_info_on_classic_netcdf_says_what_it_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.nc").write_bytes(b"CDF\x01" + bytes(50))
+    monkeypatch.setitem(sys.modules, "netCDF4", None)
+    out = told(capsys, "info", tmp_path / "a.nc", code=1)
+    assert "pip install netCDF4" in out
+    assert "conda-forge netcdf4" in out
+
+
 def test_info_on_an_empty_and_on_a_crowded_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with h5py.File(tmp_path / "a.h5", "w"):
         pass
@@ -182,7 +210,7 @@ def test_info_on_an_empty_and_on_a_crowded_file(tmp_path: Path, capsys: pytest.C
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 99\n", "run git lfs pull"),
         (b"\x89HDF\r\n\x1a\n" + bytes(5) + b"\x08\x08" + bytes(25) + b"\x00\x08" + bytes(54), "stub"),
         (b"\x89HDF\r\n\x1a\n\xff\xff\xff" + bytes(900), "superblock"),
-        (b"CDF\x01" + bytes(50), "netCDF-3"),
+        (b"CDF\x01" + b"\xff" * 50, "netCDF-3"),
         (b"\x1f\x8b" + bytes(50), "gunzip"),
     ],
 )

@@ -25,6 +25,7 @@ from simlab.conventions import (
 from simlab.errors import FormatError, RunError
 from simlab.read.episodes import episode_table
 from simlab.read.flatten import decoded_attributes
+from simlab.storage.classic import describe_classic, is_classic
 from simlab.storage.damage import ODD, reason
 from simlab.storage.finding import find_simulations, select_simulation
 from simlab.storage.grids import Member, RunContents
@@ -37,13 +38,15 @@ _OWN_KEYS = (ATTR_SEED, ATTR_CONFIG, ATTR_DATE, ATTR_ENVIRONMENT_TYPE)
 
 
 def file_facts(path: str, simulation: str | None = None) -> dict[str, Any]:
-    """Return what there is to tell about any HDF5 file.
+    """Return what there is to tell about any HDF5 or netCDF file.
 
     Raises
     ------
     RunNotFoundError, RunInUseError, FormatError
         If there is nothing to tell.
     """
+    if is_classic(path):
+        return foreign_facts(describe_classic(path)) | {"kind": "netcdf3"}
     tree = describe(path, most=0)  # the root's attributes say whether it is a run
     if ATTR_FORMAT not in tree.root.attributes:
         if simulation is not None:

@@ -158,8 +158,7 @@ def _report(report: dict[str, Any]) -> list[str]:
 
 
 def _foreign(facts: dict[str, Any]) -> list[str]:
-    word = "netCDF-4" if facts["kind"] == "netcdf4" else "HDF5"
-    opener = f"xarray.open_datatree({escape(facts['path'])!r})" if facts["kind"] == "netcdf4" else f"h5py.File({escape(facts['path'])!r})"
+    word, opener = _FOREIGN[facts["kind"]]
     root = facts["root"]
     out = [f"{escape(facts['path'])}: {word}, not written by simlab, {size(facts['file_bytes'])}", ""]
     if not (root["groups"] or root["datasets"] or root["links"]):
@@ -167,7 +166,15 @@ def _foreign(facts: dict[str, Any]) -> list[str]:
     _group(root, "", out)
     if not facts["everything_shown"]:
         out.append("  ... (the file holds more than is shown)")
-    return [*out, "", f"Open it: {opener}"]
+    return [*out, "", f"Open it: {opener}({escape(facts['path'])!r})"]
+
+
+_FOREIGN = {
+    "hdf5": ("HDF5", "h5py.File"),
+    "netcdf4": ("netCDF-4", "xarray.open_datatree"),
+    "netcdf3": ("netCDF-3", "xarray.open_dataset"),
+}
+"""What files of others are called, and what opens them."""
 
 
 def _group(group: dict[str, Any], indent: str, out: list[str]) -> None:

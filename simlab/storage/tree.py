@@ -321,17 +321,17 @@ def _attribute(obj: h5py.Group | h5py.Dataset, name: str | bytes) -> Any:
     if attribute.shape is None:
         return None
     size = int(attribute.get_storage_size())
-    return f"({size} bytes)" if size > _BIG_ATTRIBUTE else _plain(obj.attrs[name])
+    return f"({size} bytes)" if size > _BIG_ATTRIBUTE else plain_attribute(obj.attrs[name])
 
 
-def _plain(value: Any) -> Any:
+def plain_attribute(value: Any) -> Any:
     """Return an attribute as text, a number, a bool or a short list of them."""
     if isinstance(value, (str, bytes)):
         return _text(value)
     if isinstance(value, np.ndarray) and (value.ndim != 1 or value.dtype.names):
-        return _plain(value[()]) if value.ndim == 0 and not value.dtype.names else f"({value.dtype} {value.shape})"
+        return plain_attribute(value[()]) if value.ndim == 0 and not value.dtype.names else f"({value.dtype} {value.shape})"
     if isinstance(value, np.ndarray):
-        shown = [_plain(x) for x in value[:MOST_NUMBERS].tolist()]
+        shown = [plain_attribute(x) for x in value[:MOST_NUMBERS].tolist()]
         return [*shown, f"... ({len(value)} in all)"] if len(value) > MOST_NUMBERS else shown
     if isinstance(value, np.generic):
         value = value.item()
