@@ -66,7 +66,10 @@ def test_attributes_that_the_run_keeps_for_itself(tmp_path: Path) -> None:
 
 def test_parts_of_two_spaces_that_are_called_alike(tmp_path: Path) -> None:
     space = gymnasium.spaces.Tuple((gymnasium.spaces.Discrete(5), gymnasium.spaces.Box(-1, 1, (2,))))
-    with simlab.HDF5Logger(tmp_path / "run.h5") as log, pytest.raises(ValueMismatchError, match="one of the actions and as one of the obs"):
+    with (
+        simlab.HDF5Logger(tmp_path / "run.h5") as log,
+        pytest.raises(ValueMismatchError, match="as one of the actions and as one of the"),
+    ):
         log.log_agent_step("a", 0, {"observations": space.sample(), "actions": space.sample()})
 
 

@@ -69,12 +69,11 @@ def test_late_values_that_replace_others_are_counted_once(path: Path, flush: boo
 
 
 def test_late_values_on_a_disk_that_refuses_are_counted_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put, refusals = encoders.put, [0]
+    put, refuses = encoders.put, [False]
 
     def sometimes(encoded: Any) -> None:
         put(encoded)
-        if refusals[0]:
-            refusals[0] -= 1
+        if refuses[0]:
             raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(encoders, "put", sometimes)
@@ -83,10 +82,11 @@ def test_late_values_on_a_disk_that_refuses_are_counted_once(path: Path, monkeyp
             log.log_agent_step("a", t, {"x": 1.0})
         log.flush()
         log.log_agent_step("late", 5, {"x": 2.0})
-        refusals[0] = 2
+        refuses[0] = True
         for _ in range(2):
             with pytest.raises(StorageError):
                 log.flush()
+        refuses[0] = False
         log.flush()
         log.log_agent_step("late", 5, {"x": 3.0})
     report = log.report

@@ -62,7 +62,7 @@ def tell(stage: Stage) -> None:
 
 def accept(stage: Stage) -> None:
     """Keep what came with the call that is under way: all of it fits."""
-    stage.fresh = False
+    stage.fresh = stage.opened = False
     stage.undo.clear()
 
 
@@ -80,9 +80,10 @@ def withdraw(stage: Stage, error: BaseException | None = None) -> None:
         stage.clock.withdraw()
         stage.newest.set_count(stage.newest.count - 1)
         stage.step, stage.fresh = NOWHERE, False
-        if stage.opened:
-            stage.clock.withdraw_episode()
-            stage.report.episodes -= 1
+    if stage.opened:
+        stage.clock.withdraw_episode()
+        stage.report.episodes -= 1
+        stage.opened = False
     if isinstance(error, StorageError):
         say_not_done(error)
 

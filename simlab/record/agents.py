@@ -10,6 +10,7 @@ import numpy as np
 
 from simlab.errors import AgentError
 from simlab.metadata import from_json, to_json
+from simlab.staging.windows import Window
 
 NEVER = -1
 
@@ -143,12 +144,13 @@ class AgentRegistry:
         """Return the agents of a population in order of appearance."""
         return self._members.get(population, [])
 
-    def remember_rows(self, population: str, places: list[int], first: int, rows: list[int]) -> None:
-        """Note the newest rows, counted from `first`, at which agents logged; -1 stands for none."""
-        members = self._members.get(population, [])
-        for place, row in zip(places, rows, strict=True):
-            if row >= 0 and first + row > members[place].last_row:
-                members[place].last_row = first + row
+    def remember_window(self, window: Window) -> None:
+        """Note the newest rows of a window at which agents logged."""
+        for population, lanes in window.lanes.items():
+            members = self._members.get(population, [])
+            for place, row in zip(lanes.agents, lanes.last_rows(window.count), strict=True):
+                if row >= 0 and window.first + row > members[place].last_row:
+                    members[place].last_row = window.first + row
 
     @property
     def newest_unwritten(self) -> tuple[str, int, str, str]:

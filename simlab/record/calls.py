@@ -143,8 +143,8 @@ def distinct(items: list[Item], where: Where) -> list[Item]:
         kinds = sorted({i.modality for i in items if i.name == twice})
         if len(kinds) > 1:
             raise ValueMismatchError(
-                f"{twice!r} {where()} is given as one of the {' and as one of the '.join(kinds)}. A name stands for one variable: call "
-                "the parts of a space differently (gymnasium.spaces.Dict names them)."
+                f"{twice!r} {where()} is given twice, as one of the {' and as one of the '.join(kinds)}. A name stands for one variable: "
+                "call the parts of a space differently (gymnasium.spaces.Dict names them)."
             )
         raise ValueMismatchError(f"{twice!r} {where()} is given twice, once nested and once not. Give it once.")
     return items

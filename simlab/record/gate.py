@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from simlab.errors import StateError, StorageError
 from simlab.record.acceptance import say_not_done
+from simlab.record.interrupts import Uninterrupted
 from simlab.record.report import Report
 from simlab.record.stage import Stage
 
@@ -79,20 +80,23 @@ class Gate:
 
 
 class Timed:
-    """One call that holds the lock and adds its time, without waiting, to the report."""
+    """One call that holds the lock, is not interrupted, and adds its time, without waiting, to the report."""
 
-    __slots__ = ("_began", "_gate", "_stage", "_waited")
+    __slots__ = ("_began", "_gate", "_stage", "_uninterrupted", "_waited")
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
+        self._uninterrupted = Uninterrupted()
 
     def __enter__(self) -> Stage:
         gate = self._gate
+        self._uninterrupted.__enter__()
         gate._acquire()
         try:
             self._stage = stage = gate._ready()
         except BaseException:
             gate._release()
+            self._uninterrupted.__exit__(None, None, None)
             raise
         self._began, self._waited = perf_counter(), stage.writer.seconds_waited
         return stage
@@ -101,3 +105,4 @@ class Timed:
         gate = self._gate
         gate._report.seconds_logging += perf_counter() - self._began - (self._stage.writer.seconds_waited - self._waited)
         gate._release()
+        self._uninterrupted.__exit__(kind, error, trace)

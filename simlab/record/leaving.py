@@ -29,17 +29,16 @@ open_loggers: weakref.WeakSet[Any] = weakref.WeakSet()
 """Loggers that were not finalized."""
 _PATIENCE: Final = 60.0
 _being_finalized: set[Any] = set()
-_collecting: list[bool] = []
 
 
-def _note_collection(phase: str, info: dict[str, int]) -> None:
-    if phase == "start":
-        _collecting.append(True)
-    else:
-        _collecting.clear()
+def _is_collecting() -> bool:
+    """Whether the collector is at work in this very moment: it does not begin anew then.
 
-
-gc.callbacks.append(_note_collection)
+    One of `gc.callbacks` would know as well, but an interrupt that comes while objects are collected would be raised in it, and be lost.
+    """
+    before = gc.get_stats()[0]["collections"]
+    gc.collect(0)
+    return bool(gc.get_stats()[0]["collections"] == before)
 
 
 def finalize_elsewhere(logger: Logger) -> None:
@@ -59,7 +58,7 @@ def finalize_elsewhere(logger: Logger) -> None:
             done.release()
 
     _thread.start_new_thread(run, ())
-    if not _collecting:
+    if not _is_collecting():
         done.acquire(timeout=_PATIENCE)
 
 

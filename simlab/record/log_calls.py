@@ -13,6 +13,7 @@ from simlab.record.calls import EachAgent, fit_each, fit_environment, log_agent,
 from simlab.record.fields import Checked, EpisodeFields
 from simlab.record.gate import Gate
 from simlab.record.groups import FittedGroup, GroupBits, by_agent, fit_group, is_by_agent
+from simlab.record.interrupts import Uninterrupted
 from simlab.record.rows import whole_step
 from simlab.record.stage import Stage
 from simlab.record.trajectories import Trajectories
@@ -70,7 +71,8 @@ class LogCalls(Gate):
                         if bits >= 0:
                             words[offset] = bits
                             return
-            self._log_agent(stage, agent_id, timestep, data)
+            with Uninterrupted():
+                self._log_agent(stage, agent_id, timestep, data)
         except ValueError:
             whole_step(timestep)  # an array cannot be compared with the step: says so
             raise
@@ -91,7 +93,7 @@ class LogCalls(Gate):
                 if bits >= 0:
                     tell(stage)
                     lane.words[stage.offset] = bits
-                    stage.fresh = False
+                    stage.fresh = stage.opened = False
                     return
             log_agent(stage, agent_id, data)
         except BaseException as e:
@@ -262,7 +264,7 @@ class LogCalls(Gate):
         MetadataError
             If a field is none of these, or of another type than in the episodes before. (Whole numbers may turn into floats.)
         """
-        with self._lock:
+        with Uninterrupted(), self._lock:
             stage = self._ready()
             checked = self._fields.checked(seed, fields)
             try:
@@ -294,7 +296,7 @@ class LogCalls(Gate):
         StateError
             If no episode is open.
         """
-        with self._lock:
+        with Uninterrupted(), self._lock:
             stage = self._ready()
             if not stage.clock.is_open:
                 raise StateError("No episode is open. begin_episode() opens one; so does the first step that is logged.")

@@ -21,10 +21,11 @@ from simlab.metadata.encoding import is_utf8
 from simlab.record.book import SchemaBook
 from simlab.record.dropping import Dropping, checked_names
 from simlab.record.durability import Durability
+from simlab.record.interrupts import Uninterrupted
 from simlab.record.leaving import finalize_elsewhere, open_loggers
 from simlab.record.log_calls import LogCalls
 from simlab.record.report import Report
-from simlab.record.resuming import checked_resume, continue_simulation, restore, settle, settle_schema
+from simlab.record.resuming import begun_episodes, checked_resume, continue_simulation, keep_begun, restore, settle, settle_schema
 from simlab.record.run_attributes import run_attributes
 from simlab.record.stage import Stage
 from simlab.schema import Schema
@@ -75,9 +76,11 @@ class HDF5Logger(LogCalls):
     journal_dir : path-like, optional
         A folder for the journal, where the run lies on a network; whoever opens an unfinished run needs it too.
     resume : bool or int, optional
-        With ``mode="a"``: go on with the simulation, or with the last one of the file, at its next step; the episode that was open stays
-        open. A number goes on after that step of the newest episode and cuts later rows off: the checkpoint is older than the file. Where
-        the run goes on is recorded as ``resumed``. If there is no such simulation yet, it is begun.
+        With ``mode="a"``: go on with the simulation at its next step; without a name, with the one that was left open, or else the one
+        that was begun last. The episode that was open stays open. A number goes on after that step of the newest episode and cuts later
+        rows off: the checkpoint is older than the file. If that episode had ended it is open again, with its fields (but for returns,
+        ``terminated`` and ``truncated``) until `end_episode` gives others. Where the run goes on is recorded as ``resumed``. If there is
+        no such simulation yet, it is begun.
     checksums : bool, optional
         Give every chunk a checksum (HDF5's fletcher32), so that a flipped bit is found where nothing is compressed too.
     drop_when_slow : iterable of str, optional
@@ -158,9 +161,12 @@ class HDF5Logger(LogCalls):
         try:
             left = None
             if after is not False:
-                found = continue_simulation(self._file, simulation, after, attributes, default, given)
+                left_open = "" if repair is None else repair.simulation
+                found = continue_simulation(self._file, simulation, left_open, after, attributes, default, given)
                 if found is not None:
                     self.simulation, self._store, left = found
+                    begun = begun_episodes(repair, self.simulation, left, after)
+                    keep_begun(self._file.lock.folder, begun)
             if left is None:
                 self.simulation, self._store = self._file.add_simulation(simulation, attributes, default)
             book = self._book = SchemaBook(given if left is None else settle_schema(given, left))
@@ -172,7 +178,7 @@ class HDF5Logger(LogCalls):
             self._stage = Stage(self.path, book, self._report, self._journal, committer, self._file.beat, rule)
             self._stage.dropping = Dropping(droppable, book)
             if left is not None:
-                restore(self._stage, self._fields, self._report, left, repair)
+                restore(self._stage, self._fields, self._report, left, begun)
         except BaseException:
             self._file.close()
             raise
@@ -204,7 +210,7 @@ class HDF5Logger(LogCalls):
         MetadataError
             If it cannot be stored, or the name is taken.
         """
-        with self._lock:
+        with Uninterrupted(), self._lock:
             stage = self._ready()
             if not isinstance(name, str) or not name or "\0" in name or not is_utf8(name):
                 raise MetadataError(f"An attachment needs a name of at least one letter, not {name!r}.")
@@ -240,7 +246,7 @@ class HDF5Logger(LogCalls):
         StorageError
             If the disk refuses. Once there is space, call it again.
         """
-        with self._lock:
+        with Uninterrupted(), self._lock:
             stage = self._stage
             if stage is None:
                 return self._report

@@ -7,12 +7,15 @@ from typing import Any
 
 from simlab.conventions import ATTR_DATE, ATTR_SCHEMA
 from simlab.errors import InputError, RunInUseError, SchemaError, StorageError
+from simlab.metadata import to_json
 from simlab.record.fields import EpisodeFields
 from simlab.record.report import Report
 from simlab.record.stage import Stage
 from simlab.schema import Schema
 from simlab.staging.recovery import Repair, is_unfinished, recover
+from simlab.storage.attributes import read_attributes
 from simlab.storage.codec import Compression
+from simlab.storage.journal import keep_events
 from simlab.storage.lock import WriterLock, owner_of, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.resuming import Left, read_left, reopen
@@ -73,7 +76,7 @@ def settle(path: Path, finish: bool, simulation: str | None) -> tuple[Repair | N
 
 
 def continue_simulation(
-    file: RunFile, name: str | None, step: int | None, told: dict[str, Any], compression: Compression, given: Schema
+    file: RunFile, name: str | None, left_open: str, step: int | None, told: dict[str, Any], compression: Compression, given: Schema
 ) -> tuple[str, SimulationStore, Left] | None:
     """Return the simulation to go on with, and what it was left with; None if the file has no such simulation yet.
 
@@ -82,7 +85,9 @@ def continue_simulation(
     file : RunFile
         The file.
     name : str or None
-        The simulation; None is the last one.
+        The simulation; None is the one that was left open, or else the one that was begun last.
+    left_open : str
+        The simulation whose writer died, or "".
     step : int or None
         The step of the newest episode to go on after; None cuts nothing.
     told : dict
@@ -92,14 +97,33 @@ def continue_simulation(
     """
     there = file.simulations()
     if name is None and there:
-        name = there[-1]
+        name = left_open if left_open in there else max(there, key=lambda n: (_date(file, n), there.index(n)))
     if name is None or name not in there:
         return None
     store = SimulationStore(file, f"/{name}", compression)
     settle_schema(given, read_left(store))
     told = {k: v.item() if hasattr(v, "item") else v for k, v in told.items() if k != ATTR_SCHEMA}
-    reopen(store, step, {"date": told.pop(ATTR_DATE), "source": file.version, **told})
-    return name, store, read_left(store)
+    fields = reopen(store, step, {"date": told.pop(ATTR_DATE), "source": file.version, **told})
+    left = read_left(store)
+    left.fields = fields
+    return name, store, left
+
+
+def _date(file: RunFile, name: str) -> str:
+    return str(read_attributes(file.group(f"/{name}")).get(ATTR_DATE, ""))
+
+
+def begun_episodes(repair: Repair | None, simulation: str, left: Left, step: int | None) -> dict[int, dict[str, Any]]:
+    """Return the fields of episodes that had begun and did not end, as far as they go on."""
+    begun = repair.begun if repair is not None and repair.simulation == simulation else {}
+    if step is not None:  # whatever had begun after that step did not happen
+        begun = {number: fields for number, fields in begun.items() if number <= left.episode}
+    return ({left.episode: left.fields} if left.is_open and left.fields else {}) | begun
+
+
+def keep_begun(folder: Path, begun: dict[int, dict[str, Any]]) -> None:
+    """Have the journal know of episodes that go on, and of no others, before anything more is recorded."""
+    keep_events(folder, [{"begin": number, "fields": to_json(fields, "the episode")} for number, fields in begun.items()])
 
 
 def settle_schema(given: Schema, left: Left) -> Schema:
@@ -132,10 +156,9 @@ def _agree(declared: tuple[Any, ...], known: dict[str, Any]) -> None:
             )
 
 
-def restore(stage: Stage, fields: EpisodeFields, report: Report, left: Left, repair: Repair | None) -> None:
+def restore(stage: Stage, fields: EpisodeFields, report: Report, left: Left, begun: dict[int, dict[str, Any]]) -> None:
     """Let a stage go on where another one was."""
     stage.clock.resume(left.rows, left.last_time, left.episode, left.base, left.steps.tolist(), left.is_open)
-    begun = {} if repair is None else repair.begun
     newest = max(begun, default=-1)
     if newest > left.episode:  # it has no rows yet
         stage.clock.begin()

@@ -114,8 +114,9 @@ class Stage:
             self.make_room()  # may have to wait for the disk, which may refuse: nothing is changed before
             if opens:
                 self._open_episode({})
+                self.opened = True
             self._append(step)
-            self.fresh, self.opened = True, opens
+            self.fresh = True
         else:
             row = self.clock.must_find(step)
             self.window = self.newest if row >= self.newest.first else self._reopen(row)
@@ -133,9 +134,9 @@ class Stage:
         self._append(step)
 
     def _append(self, step: int) -> None:
+        self.offset = self.newest.add_row(self.clock.time_of(step), step, self.clock.episode)  # may be refused
         self.window = self.newest
         self.clock.append(step)
-        self.offset = self.newest.add_row(self.clock.time_of(step), step, self.clock.episode)
         if self._rule.steps and not self.clock.rows % self._rule.steps:
             self.writer.sync_journal()
         self.behind = False
@@ -322,8 +323,7 @@ class Stage:
         row = window.environment.last_rows(window.count)[:1]
         if row and row[0] >= 0:
             self.environment_last_row = max(self.environment_last_row, window.first + row[0])
-        for population, lanes in window.lanes.items():
-            self.agents.remember_rows(population, lanes.agents, window.first, lanes.last_rows(window.count))
+        self.agents.remember_window(window)
 
     def finish(self) -> None:
         """Write everything, and count the newest rows as gone. If the disk refuses, it may be called again."""

@@ -58,7 +58,9 @@ class Repair:
     gaps : list of str
         What of the journal could not be read.
     begun : dict of int to dict
-        Fields of episodes that had begun.
+        Fields of episodes that had begun, of the simulation whose writer died.
+    simulation : str
+        That simulation; "" where there was none.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class Repair:
     unreadable: dict[str, str] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
     begun: dict[int, dict[str, Any]] = field(default_factory=dict, repr=False)
+    simulation: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         parts = []
@@ -203,7 +206,7 @@ def _recover(source: Path, target: Path, finish: bool, lock: WriterLock | None) 
                 f"{source} was left with {found.gaps[0]}. Repair it on the machine that has it, or bring it back; "
                 "repair(output=...) makes a copy without them."
             )
-        told = Repair(target, False, gaps=found.gaps, begun=found.begun)
+        told = Repair(target, False, gaps=found.gaps, begun=found.begun, simulation=found.simulation)
         if not finish:
             goes_on |= {"simulation": found.simulation, "begun": {n: f for n, f in found.begun.items() if n not in found.ended}}
         try:

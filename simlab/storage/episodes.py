@@ -11,7 +11,7 @@ import numpy as np
 from simlab.conventions import ATTR_BOOL, ATTR_ORIGINAL_NAME, EPISODE, LOGGED
 from simlab.schema.names import disk_name
 from simlab.storage.attributes import write_attribute
-from simlab.storage.netcdf import create_coordinate, create_text_column, create_variable, write_text_rows
+from simlab.storage.netcdf import create_coordinate, create_text_column, create_variable, read_text_rows, write_text_rows
 from simlab.storage.writable import WritableFile
 
 _CHUNK: Final = 256
@@ -108,6 +108,21 @@ class EpisodeTable:
         if dim.shape[0] < end:
             dim.resize((end,))
         dim[episode] = episode
+
+    def entry(self, place: int) -> dict[str, Any]:
+        """Return the fields that were given of an episode, beside where it lies."""
+        out: dict[str, Any] = {}
+        for i, path in enumerate(self._logged):
+            bits = int(self.file.dataset(path)[place])
+            disks = [disk for bit, disk in enumerate(self._given[i * _BITS : (i + 1) * _BITS]) if bits >> bit & 1]
+            for name, column in self._columns.items():
+                if column.rsplit("/", 1)[-1] in disks:
+                    dataset = self.file.dataset(column)
+                    if dataset.dtype.kind == "S":
+                        out[name] = read_text_rows(dataset[place : place + 1])[0]
+                    else:
+                        out[name] = np.bool_(dataset[place]) if ATTR_BOOL in dataset.attrs else dataset[place]
+        return out
 
     def _add(self, name: str, value: Any) -> None:
         disk = disk_name(name).replace(".", "_")

@@ -65,6 +65,8 @@ class Left:
         Names that are taken.
     report : dict of str to number
         Counters of the writers before.
+    fields : dict
+        Fields of the newest episode, where it had ended and is open again.
     """
 
     schema: Schema
@@ -79,10 +81,11 @@ class Left:
     kinds: dict[str, str] = field(default_factory=dict)
     attachments: list[str] = field(default_factory=list)
     report: dict[str, float] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
 
 
-def reopen(store: SimulationStore, step: int | None, told: dict[str, Any]) -> int:
-    """Make a simulation one that is not complete, with the seam recorded; say how many rows were cut off.
+def reopen(store: SimulationStore, step: int | None, told: dict[str, Any]) -> dict[str, Any]:
+    """Make a simulation one that is not complete, with the seam recorded; return the fields of an episode that had ended and goes on.
 
     Parameters
     ----------
@@ -93,6 +96,7 @@ def reopen(store: SimulationStore, step: int | None, told: dict[str, Any]) -> in
     told : dict
         What is recorded of the seam, beside the row.
     """
+    fields: dict[str, Any] = {}
     with store.file.structure() as handle:
         group = handle[store.path]
         had = rows = int(group[COMMITTED][()])
@@ -106,7 +110,10 @@ def reopen(store: SimulationStore, step: int | None, told: dict[str, Any]) -> in
             first = int(np.searchsorted(group[EPISODE][:rows], newest))
             rows = first + int(np.searchsorted(group[STEP][first:rows], step, side="right"))
             numbers = group[GROUP_EPISODES][EPISODE][...]
-            cut_simulation(group, rows, episodes=int(np.searchsorted(numbers, newest)))
+            place = int(np.searchsorted(numbers, newest))
+            if place < len(numbers) and numbers[place] == newest:
+                fields = {name: value for name, value in store.episodes.entry(place).items() if not _is_outcome(name)}
+            cut_simulation(group, rows, episodes=place)
             group[COMMITTED][()] = rows
         group[COMPLETE][()] = 0
         attributes = read_attributes(group)
@@ -116,7 +123,12 @@ def reopen(store: SimulationStore, step: int | None, told: dict[str, Any]) -> in
         if ATTR_RESUMED not in names:
             write_attribute(group, ATTR_JSON_ATTRIBUTES, json.dumps([*names, ATTR_RESUMED]))
     store.forget()
-    return had - rows
+    return fields
+
+
+def _is_outcome(name: str) -> bool:
+    """Whether a field says how an episode ended, which is not so any more if it goes on."""
+    return name in ("terminated", "truncated", "return_sum", "return_mean", "return_min", "return_max")
 
 
 def read_left(store: SimulationStore) -> Left:
