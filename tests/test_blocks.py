@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import zlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +131,25 @@ def test_an_old_browser_gets_plain_numbers(tmp_path: Path) -> None:
 def test_thinned(tmp_path: Path) -> None:
     with record(tmp_path / "run.h5", "uint8", (48, 44)) as ds:
         assert not check(Episode(ds, 1), "picture", every=7)
+
+
+def test_presence_is_asked_from_several_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simlab.view.blocks._LITTLE_PRESENCE", 0)
+    monkeypatch.setattr("simlab.view.blocks._WINDOW", 1)
+    monkeypatch.setattr("simlab.view.blocks._MOST_PRESENCE", 60)
+    with simlab.HDF5Logger(tmp_path / "run.h5") as log:
+        for step in range(64):
+            log.log_agent_step("a", step, {"rewards": float(step)})
+    with simlab.open_run(tmp_path / "run.h5") as ds:
+        presence = Presence(Episode(ds, 0))
+        before = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(8) as pool:
+                jobs = [pool.submit(presence, "rewards", slice(None), start, start + 30) for start in [*range(0, 34, 3)] * 20]
+                assert all(job.result().all() for job in jobs)
+        finally:
+            sys.setswitchinterval(before)
 
 
 def test_there_is_no_such_chunk(tmp_path: Path) -> None:

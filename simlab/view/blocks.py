@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -133,6 +134,7 @@ class Presence:
         self.episode = episode
         self._lazy: dict[str, Any] = {}
         self._windows: OrderedDict[tuple[str, int], NDArray[np.bool_]] = OrderedDict()
+        self._lock = threading.Lock()  # events of a long episode are looked for in a thread of their own
 
     def __call__(self, name: str, agents: Array | slice | None, start: int, stop: int) -> NDArray[np.bool_]:
         """Return presence for rows from `start` to `stop`: (agents, rows), or (rows) where `agents` is None.
@@ -160,14 +162,18 @@ class Presence:
 
     def _window(self, name: str, number: int) -> NDArray[np.bool_]:
         key = (name, number)
-        found = self._windows.pop(key, None)
-        if found is None:
-            if name not in self._lazy:
-                self._lazy[name] = self.episode.data.sim.present(name)
-            found = np.asarray(self._lazy[name].isel(time=slice(number * _WINDOW, (number + 1) * _WINDOW)).values, bool)
-        self._windows[key] = found
-        while len(self._windows) > 1 and sum(w.size for w in self._windows.values()) > _MOST_PRESENCE:
-            self._windows.popitem(last=False)
+        with self._lock:
+            found = self._windows.get(key)
+        if found is None:  # it is read outside the lock, so that pictures need not wait for events
+            lazy = self._lazy.get(name)
+            if lazy is None:
+                lazy = self._lazy[name] = self.episode.data.sim.present(name)
+            found = np.asarray(lazy.isel(time=slice(number * _WINDOW, (number + 1) * _WINDOW)).values, bool)
+        with self._lock:
+            self._windows[key] = found
+            self._windows.move_to_end(key)
+            while len(self._windows) > 1 and sum(w.size for w in self._windows.values()) > _MOST_PRESENCE:
+                self._windows.popitem(last=False)
         return found
 
 
