@@ -88,6 +88,24 @@ def test_labelled_channels_lie_over_each_other_in_colours_of_a_legend() -> None:
     assert painted[0].tolist() == [list(PAPER), list(CHANNEL_COLORS[1]), list(CHANNEL_COLORS[2])]
 
 
+def test_less_than_nothing_is_a_dark_shade_and_nothing_stays_paper() -> None:
+    values = np.array([[[[0, 0], [-1, 0], [1, 0], [0, 5], [0.5, 0]]]])
+    painted = paint(values[0], scale_of(values, ["smell", "food"]))[0]
+    smell, food = np.array(CHANNEL_COLORS[0]), CHANNEL_COLORS[1]
+    assert painted[0].tolist() == list(PAPER)
+    assert painted[1].tolist() == np.round(0.4 * smell).tolist()
+    assert painted[2].tolist() == smell.tolist()
+    assert painted[3].tolist() == list(food)
+    assert painted[4].tolist() == np.round((np.array(PAPER) + smell) / 2).tolist()
+
+
+@pytest.mark.parametrize(("value", "note"), [(0, ""), (1, "no value above 1 of 255"), (3, "")])
+def test_bytes_of_red_green_blue_go_to_255_however_dark_they_are(value: int, note: str) -> None:
+    scale = scale_of(np.full((2, 4, 4, 3), value, np.uint8))
+    assert (scale.style, scale.low[0], scale.high[0], scale.note) == ("rgb", 0, 255, note)
+    assert scale_of(np.full((2, 4, 4, 3), value, np.uint8), attributes={"valid_min": 0, "valid_max": 3}).high[0] == 3
+
+
 def test_red_green_blue_by_name_is_a_plain_picture() -> None:
     assert scale_of(np.zeros((1, 2, 2, 3), np.uint8), ["Red", "Green", "Blue"]).style == "rgb"
 

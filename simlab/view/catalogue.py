@@ -14,7 +14,7 @@ from simlab.view.blocks import Layout, Presence
 from simlab.view.choice import place_of
 from simlab.view.frames import Episode
 from simlab.view.kinds import KINDS, Panel, channel_numbers, choose_panels
-from simlab.view.paint import CHANNEL_COLORS, COLORMAPS, Scale, as_image, scale_of
+from simlab.view.paint import CHANNEL_COLORS, COLORMAPS, DARK, Scale, as_image, scale_of
 from simlab.view.tiles import channels_of
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def find_scale(
 
     if data.dtype == np.uint8 and total:
         scale = look(people[:: max(1, len(people) // 2)][:2], max(1, -(-total // 6)))
-        if scale.style in ("rgb", "gray") and scale.high[0] > 1:
+        if scale.style in ("rgb", "gray") and scale.high[0] > 1 and DARK not in scale.note:
             return scale, 1
     every = max(1, -(-(one * total * len(people)) // budget))
     return look(people, min(every, max(1, total))), every

@@ -19,6 +19,9 @@ CHANNEL_COLORS: Final[tuple[Rgb, ...]] = (
 PAPER: Final[Rgb] = (250, 250, 247)
 ABSENT: Final[Rgb] = (226, 220, 230)
 """Where a picture has no number (NaN)."""
+BELOW: Final = 0.4
+"""How dark the shade of a channel's colour is in which its negative values are painted."""
+DARK: Final = "no value above 1 of 255"
 COLORMAPS: Final = {
     "viridis": (0x440154, 0x472D7B, 0x3B528B, 0x2C728E, 0x21918C, 0x28AE80, 0x5EC962, 0xADDC30, 0xFDE725),
     "cividis": (0x00224E, 0x1A386F, 0x434E6C, 0x61656F, 0x7D7C78, 0x9B9476, 0xBCAF6F, 0xDECB5E, 0xFEE838),
@@ -45,7 +48,8 @@ class Scale:
     Attributes
     ----------
     style : {"rgb", "gray", "scale", "channels", "categories"}
-        "channels": every channel has a colour and lies over the ones before it. "scale": a colour bar belongs to it.
+        "channels": every channel has a colour and lies over the ones before it, the thicker the farther its value is from 0; below 0 in
+        a dark shade of its colour. "scale": a colour bar belongs to it.
     low, high : ndarray of shape (channels,) or (1,)
         The values that become the lowest and the highest colour.
     labels : tuple of str
@@ -122,11 +126,17 @@ def scale_of(
     attributes : mapping, optional
         ``valid_min`` and ``valid_max`` are taken as limits where the values lie between them.
 
+    Notes
+    -----
+    Without such bounds, red, green and blue as uint8 go from 0 to 255 whatever the values are, so that an episode that begins in the
+    dark is dark. Everything else goes from 0 to 1 if no value lies outside; if one does, uint8 from 0 to 255, and other numbers from
+    the least to the greatest value.
+
     Examples
     --------
     >>> import numpy as np
-    >>> scale_of(np.array([[[-0.5, 1.5]]])).high
-    array([1.5])
+    >>> scale_of(np.array([[[-0.5, 1.5]]])).high, scale_of(np.zeros((1, 4, 4, 3), np.uint8)).high
+    (array([1.5]), array([255.]))
     """
     shape = values.shape[1:]
     frame, note = as_image(np.empty(shape, bool), labels is not None)
@@ -145,7 +155,9 @@ def scale_of(
         style: Style = "scale"
     else:
         style = "rgb" if channels in (3, 4) else "scale"
-    low, high = _limits(values, attributes or {})
+    low, high = _limits(values, attributes or {}, style == "rgb")
+    if style == "rgb" and high == 255 and values.dtype == np.uint8 and values.size and values.max() == 1:
+        note = ", ".join(filter(None, [note, DARK]))
     if not np.isfinite(low):
         note = ", ".join(filter(None, [note, "no finite values"]))
     elif style == "rgb" and (low, high) not in ((0.0, 255.0), (0.0, 1.0)):
@@ -156,7 +168,7 @@ def scale_of(
 
 
 def _by_channel(values: Array, labels: tuple[str, ...], note: str) -> Scale:
-    """Channels that mean different things have limits of their own; nothing (0) stays paper."""
+    """Channels that mean different things have limits of their own; nothing (0) stays paper, and less than nothing is a dark shade."""
     flat = values.reshape(-1, len(labels)).astype(np.float64)
     if note == "channels first":
         flat = np.moveaxis(values, 1, -1).reshape(-1, len(labels)).astype(np.float64)
@@ -165,7 +177,7 @@ def _by_channel(values: Array, labels: tuple[str, ...], note: str) -> Scale:
     return Scale("channels", low, flat.max(axis=0, initial=0.0), labels, note)
 
 
-def _limits(values: Array, attributes: Mapping[str, Any]) -> tuple[float, float]:
+def _limits(values: Array, attributes: Mapping[str, Any], rgb: bool = False) -> tuple[float, float]:
     numbers = values[np.isfinite(values)] if values.dtype.kind == "f" else values
     if numbers.size == 0:
         return np.nan, np.nan
@@ -173,7 +185,7 @@ def _limits(values: Array, attributes: Mapping[str, Any]) -> tuple[float, float]
     told = attributes.get("valid_min"), attributes.get("valid_max")
     if all(isinstance(x, (int, float, np.number)) and np.isfinite(x) for x in told) and float(told[0]) <= low <= high <= float(told[1]):  # type: ignore[arg-type]
         return float(told[0]), float(told[1])  # type: ignore[arg-type]
-    if low >= 0 and high <= 1:
+    if low >= 0 and high <= 1 and not (rgb and values.dtype == np.uint8):
         return 0.0, 1.0
     return (0.0, 255.0) if values.dtype == np.uint8 else (low, high)
 
@@ -209,14 +221,11 @@ def paint(values: Array, scale: Scale) -> NDArray[np.uint8]:
             image = image.mean(axis=-1, keepdims=True)
     span = scale.high - scale.low
     with np.errstate(invalid="ignore"):
-        part = np.where(span > 0, (image - scale.low) / np.where(span > 0, span, 1), 0.0 if scale.style == "channels" else 0.5)
+        part = np.where(span > 0, (image - scale.low) / np.where(span > 0, span, 1), 0.5)
     missing = np.isnan(image).any(axis=-1)
     part = np.clip(np.nan_to_num(part, nan=0.0, posinf=1.0, neginf=0.0), 0, 1)
     if scale.style == "channels":
-        out = np.broadcast_to(np.array(PAPER, float), (*part.shape[:2], 3)).copy()
-        for i in range(part.shape[-1]):
-            cover = part[..., i : i + 1]
-            out = out * (1 - cover) + np.array(CHANNEL_COLORS[i]) * cover
+        out = _paint_channels(image, scale)
     elif scale.style == "rgb":
         out = 255 * part[..., :3]
     elif scale.style == "gray":
@@ -225,6 +234,20 @@ def paint(values: Array, scale: Scale) -> NDArray[np.uint8]:
         out = 255 * color_table()[np.round(255 * part[..., 0]).astype(int)]
     out[missing] = ABSENT
     return np.round(out).astype(np.uint8)
+
+
+def _paint_channels(image: Array, scale: Scale) -> NDArray[np.float64]:
+    zero = np.clip(0.0, scale.low, scale.high)
+    reach = np.maximum(scale.high - zero, zero - scale.low)
+    with np.errstate(invalid="ignore"):
+        away = np.clip(image, scale.low, scale.high) - zero
+        cover = np.where(reach > 0, np.abs(away) / np.where(reach > 0, reach, 1), 0.0)
+    out = np.broadcast_to(np.array(PAPER, float), (*image.shape[:2], 3)).copy()
+    for i in range(image.shape[-1]):
+        part = np.nan_to_num(cover[..., i : i + 1], nan=0.0)
+        color = np.where(away[..., i : i + 1] < 0, BELOW * np.array(CHANNEL_COLORS[i], float), np.array(CHANNEL_COLORS[i], float))
+        out = out * (1 - part) + color * part
+    return out
 
 
 def _paint_categories(values: Array, count: int) -> NDArray[np.uint8]:
