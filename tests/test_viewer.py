@@ -38,7 +38,7 @@ def run(tmp_path: Path) -> Path:
                     picture = np.full((6, 5, 3), step + 10 * episode, np.uint8)
                     reward = np.nan if step == 3 else 40.0 if step == 12 and agent == "a" else step % 3 - 1.0
                     log.log_agent_step(agent, step, {"vision": picture, "rewards": reward, "actions": np.int8(step % 2)})
-                log.log_env_step(step, {"food": step * 2})
+                log.log_env_step(step, {"food": step * 2, "note": f"step {step}"})
             log.end_episode()
     return path
 
@@ -95,6 +95,15 @@ def test_the_last_step(run: Path) -> None:
         ({"panels": [Panel("picture", "vision", colormap="virdis")]}, InputError, "viridis"),
         ({"panels": [Panel("picture", "vision", limits=(3, 1))]}, InputError, "lowest"),
         ({"panels": [Panel("picture", "vision", channels=[9])]}, NotInRunError, "no channel 9"),
+        ({"panels": [Panel("picture", "vision", limits=(0, np.inf))]}, InputError, "lowest"),
+        ({"panels": [Panel("picture", "vision", colour="magma")]}, InputError, "no option 'colour'.*colormap"),
+        ({"panels": [Panel("picture", colour="magma")]}, InputError, "no option 'colour'"),
+        ({"panels": [Panel("table", x="food")]}, InputError, "no option 'x'; it has none"),
+        ({"panels": [Panel("picture", "rewards")]}, InputError, "needs a variable of pictures.*Panel\\('lines', 'rewards'\\)"),
+        ({"panels": [Panel("picture", "note")]}, InputError, "'note' is text.*'table'"),
+        ({"panels": [Panel("lines", "note")]}, InputError, "needs numbers"),
+        ({"panels": [Panel("lines", "vision")]}, InputError, "shape \\(6, 5, 3\\).*Panel\\('picture', 'vision'\\)"),
+        ({"panels": [Panel("steps", "rewards")]}, InputError, "whole number"),
         ({"events": {"x": 3}}, InputError, "truth values"),
         ({"other": "run.h5"}, InputError, "open_run"),
         ({"other": 44}, NotInRunError, "no episode 44"),
@@ -174,6 +183,21 @@ def test_a_wrong_question_is_answered(run: Path, question: dict[str, Any]) -> No
         assert not buffers
 
 
+@pytest.mark.parametrize("ask", ["episodes", "episode", "scale", "block", "tile", "events", "grown", "difference"])
+def test_every_question_is_answered_whatever_goes_wrong(run: Path, ask: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise zlib.error("incorrect data check")
+
+    for name in ("episode_list", "describe", "find_scale", "read_block", "read_tile", "find_events"):
+        monkeypatch.setattr(f"simlab.view.desk.{name}", fail)
+    monkeypatch.setattr("simlab.view.viewer.first_difference", fail)
+    monkeypatch.setattr(EpisodeViewer, "_follow", fail)
+    with simlab.open_run(run) as ds:
+        place = {"name": "vision", "block": 0, "chunk": 0, "agents": [0], "channels": [0], "level": 0, "tile": 0, "other": 1}
+        told, _ = asked(ds.sim.view(other=1, live=True), {"ask": ask, "side": 0, "episode": 0, **place})
+        assert told["error"] == "error: incorrect data check"
+
+
 def test_a_file_written_again_is_told(run: Path) -> None:
     viewer = simlab.open_run(run).sim.view()
     with simlab.HDF5Logger(run, mode="w") as log:
@@ -220,6 +244,13 @@ def test_panels(run: Path) -> None:
         assert {p.variable for p, _ in choose_panels(episode, ["table"])} == {None, "vision", "rewards", "actions", "food"}
 
 
+def test_limits_of_a_panel_may_be_numpy_numbers(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        panels = [Panel("picture", "vision", limits=(np.float32(1), np.int64(9)))]
+        about, _ = asked(ds.sim.view(panels=panels), {"ask": "episode", "side": 0, "episode": 0})
+        assert about["panels"][0]["options"]["limits"] == [1, 9]
+
+
 def test_a_kind_of_ones_own(run: Path) -> None:
     register_panel("dial", lambda episode, name: name == "food", "export default { render() { return {} } }")
     try:
@@ -249,6 +280,16 @@ def test_the_first_difference(run: Path) -> None:
         assert other.difference == {"row": 7, "text": "first difference: food at row 7"}
         told, _ = asked(other, {"ask": "difference", "episode": 0, "other": 0})
         assert told["row"] == 7
+
+
+def test_the_other_run_shows_of_the_panels_what_it_has(run: Path, tmp_path: Path) -> None:
+    with simlab.HDF5Logger(tmp_path / "other.h5") as log:
+        for step in range(3):
+            log.log_agent_step("a", step, {"rewards": 1.0})
+    with simlab.open_run(run) as ds, simlab.open_run(tmp_path / "other.h5") as other:
+        viewer = ds.sim.view(panels=["vision", "rewards"], other=other)
+        about, _ = asked(viewer, {"ask": "episode", "side": 1, "episode": 0})
+        assert [panel["variable"] for panel in about["panels"] if panel["shown"]] == ["rewards"]
 
 
 # -- bookmarks
@@ -312,6 +353,27 @@ def test_it_follows(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert about["n"] == 30
         viewer.close()
         assert not any(os.path.realpath(path) == os.path.realpath(longer) for path, _ in opening._open)
+
+
+def test_limits_are_those_of_the_rows_that_there_are_by_now(tmp_path: Path) -> None:
+    with simlab.HDF5Logger(tmp_path / "run.h5") as log:
+
+        def record(first: int, last: int) -> None:
+            for t in range(first, last):
+                dark = t < 10
+                picture, heat = np.full((8, 8, 3), 0 if dark else 200, np.uint8), np.full((8, 8), 0.5 if dark else 30.0, np.float32)
+                log.log_agent_step("a", t, {"rgb": picture, "heat": heat})
+
+        record(0, 10)
+        viewer = simlab.open_run(log.path, live=True).sim.view(live=True)
+        for high in (1, 30):
+            for name, wanted in (("rgb", 255), ("heat", high)):
+                scale, _ = asked(viewer, {"ask": "scale", "side": 0, "episode": 0, "name": name})
+                assert scale["high"] == [wanted]
+            if high == 1:
+                record(10, 40)
+                asked(viewer, {"ask": "grown", "episode": 0})
+        viewer.close()
 
 
 def test_it_follows_a_run_of_this_process(tmp_path: Path) -> None:

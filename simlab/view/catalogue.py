@@ -86,6 +86,8 @@ def _panel(episode: Episode, panel: Panel, number: int, shown: bool) -> dict[str
     options = dict(panel.options)
     if panel.variable is not None:
         options["channels"] = channel_numbers(episode, panel.variable, options.get("channels"))
+        if not isinstance(options.get("limits", ""), str):
+            options["limits"] = [float(limit) for limit in options["limits"]]
     elif panel.kind == "map":
         options |= _map_options(episode, options)
     return {"id": number, "kind": panel.kind, "variable": panel.variable, "options": options, "shown": shown}

@@ -90,8 +90,9 @@ class Desk:
 
     def replace(self, ds: xr.Dataset) -> None:
         """Go on with a Dataset of the same run that has more rows."""
-        self.ds = ds
-        self._opened.clear()
+        with self._lock:
+            self.ds = ds
+            self._opened.clear()
 
     def close(self) -> None:
         """Let go of the run."""
@@ -131,7 +132,7 @@ class Desk:
             return ask(question)
         except SimlabError as error:
             return {"error": words(error, 400)}, []
-        except (KeyError, TypeError, ValueError, IndexError, AttributeError, OSError, MemoryError) as error:
+        except Exception as error:  # of a codec, of HDF5, ...: a page that gets no answer waits for ever
             return {"error": words(f"{type(error).__name__}: {error}", 400)}, []
 
     def _of(self, question: Mapping[str, Any]) -> Opened:

@@ -19,6 +19,12 @@ _ALONE: Final = ("map", "table")
 _MOST_ROWS: Final = 12
 _MOST_PICTURES: Final = 4
 _MOST_STEPS: Final = 24
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "picture": ("channels", "colormap", "limits"), "lines": ("channels",), "steps": (), "map": ("x", "y"), "table": (),
+}  # fmt: skip
+_NEEDS: Final[Mapping[str, str]] = {
+    "picture": "a variable of pictures", "lines": "numbers, alone or in one row", "steps": "one whole number or truth value at a time",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,17 +178,56 @@ def _panels(episode: Episode, entry: str | Panel) -> list[Panel]:
         raise InputError(f"There is no panel kind {panel.kind!r}; there are {', '.join(KINDS)}.{did_you_mean(panel.kind, KINDS)}")
     if panel.variable is not None:
         episode.check(panel.variable)
+        _check_suits(episode, panel.kind, panel.variable)
     elif panel.kind not in _ALONE:
-        return [Panel(panel.kind, name, **panel.options) for name in episode.variables if kind_of(episode, name) == panel.kind]
+        found = [Panel(panel.kind, name, **panel.options) for name in episode.variables if kind_of(episode, name) == panel.kind]
+        for one in found:
+            _check_options(episode, one)
+        return found
     _check_options(episode, panel)
     return [panel]
 
 
+def _check_suits(episode: Episode, kind: str, name: str) -> None:
+    """Refuse what the browser could not draw; readers' own kinds may show what they like."""
+    data = episode.data[name]
+    suits = {
+        "picture": episode.is_image(name),
+        "lines": _is_number(episode, name) and not episode.is_image(name),
+        "steps": _scalar(episode, name) and data.dtype.kind in "biu",
+    }.get(kind, True)
+    if not suits:
+        what = f"{data.dtype.name if data.dtype.kind in 'biuf' else 'text'}, one value of shape {episode.own_shape(name)}"
+        best = kind_of(episode, name) or "table"
+        instead = f"Panel({best!r}, {name!r})" if best != "table" else "'table'"
+        raise InputError(f"A panel of kind {kind!r} needs {_NEEDS[kind]}; {name!r} is {what}. Give {instead}.")
+
+
+def what_there_is(episode: Episode, wanted: Sequence[str | Panel] | None) -> list[str | Panel] | None:
+    """Return those of the panels that an episode of another run can have; the viewer says what it does not have."""
+    if wanted is None:
+        return None
+    kept: list[str | Panel] = []
+    for entry in wanted:
+        try:
+            _panels(episode, entry)
+        except (InputError, NotInRunError):
+            continue
+        kept.append(entry)
+    return kept
+
+
 def _check_options(episode: Episode, panel: Panel) -> None:
+    known = _OPTIONS.get(panel.kind)
+    unknown = [option for option in panel.options if known is not None and option not in known]
+    if unknown and known is not None:
+        there = f"it has {', '.join(known)}" if known else "it has none"
+        raise InputError(f"A panel of kind {panel.kind!r} has no option {unknown[0]!r}; {there}.{did_you_mean(unknown[0], known)}")
     colormap, limits = panel.options.get("colormap", "viridis"), panel.options.get("limits", "episode")
     if colormap not in COLORMAPS:
         raise InputError(f"There is no colormap {colormap!r}; there are {', '.join(COLORMAPS)}.{did_you_mean(str(colormap), COLORMAPS)}")
     pair = isinstance(limits, (tuple, list)) and len(limits) == 2 and all(isinstance(x, (int, float, np.number)) for x in limits)
+    pair = pair and bool(np.isfinite(limits).all())
     if limits not in ("episode", "step") and not (pair and limits[0] < limits[1]):
         raise InputError(f"limits={limits!r}: give 'episode', 'step', or the lowest and the highest value.")
     if panel.variable is not None:

@@ -19,7 +19,7 @@ from simlab.view.catalogue import words
 from simlab.view.compare import first_difference
 from simlab.view.desk import Desk
 from simlab.view.events import find_events
-from simlab.view.kinds import Panel
+from simlab.view.kinds import Panel, what_there_is
 from simlab.view.poster import poster_html, poster_png
 from simlab.view.script import module, style
 
@@ -144,10 +144,11 @@ class EpisodeViewer(anywidget.AnyWidget):
             return {"_sides": 2, "_other_episode": number}
         if not hasattr(other, "sim"):
             raise InputError(f"other={type(other).__name__}: give a Dataset that simlab.open_run returned, or the number of an episode.")
-        desk = Desk(other, panels)
+        desk = Desk(other)
         numbers = desk.numbers()
         if k not in numbers:
             raise NotInRunError(f"The other run has no episode {k}; it has {len(numbers)} episodes.")
+        desk.panels = what_there_is(desk.opened(k).episode, panels)
         self._desks.append(desk)
         return {"_sides": 2}
 
@@ -266,30 +267,30 @@ class EpisodeViewer(anywidget.AnyWidget):
 
     def _send_answer(self, desk: Desk, content: dict[str, Any]) -> None:
         buffers: list[bytes] = []
-        if content.get("ask") == "difference":
-            answer: dict[str, Any] = self._difference(content.get("episode"), content.get("other"))
-        elif content.get("ask") == "grown":
-            answer = self._grow(content.get("episode"))
-        else:
-            answer, buffers = desk.answer(content)
+        answer: dict[str, Any]
+        try:
+            if content.get("ask") == "difference":
+                answer = self._difference(content.get("episode"), content.get("other"))
+            elif content.get("ask") == "grown":
+                answer = self._grow(content.get("episode"))
+            else:
+                answer, buffers = desk.answer(content)
+        except SimlabError as error:
+            answer = {"error": words(error, 400)}
+        except Exception as error:  # the page waits for an answer, whatever went wrong
+            answer = {"error": words(f"{type(error).__name__}: {error}", 400)}
         if self._desks:  # it may have been closed meanwhile
             self.send({**answer, "id": content.get("id")}, buffers)
 
     def _difference(self, k: Any, other: Any) -> dict[str, Any]:
-        try:
-            row, text = first_difference(self._desks[0].opened(int(k)).episode, self._desks[-1].opened(int(other)).episode)
-        except (SimlabError, TypeError, ValueError, IndexError) as error:
-            return {"error": words(error, 400)}
+        row, text = first_difference(self._desks[0].opened(int(k)).episode, self._desks[-1].opened(int(other)).episode)
         return {"row": row, "text": text}
 
     def _grow(self, k: Any) -> dict[str, Any]:
         desk = self._desks[0]
-        try:
-            if self.live:
-                self._follow(desk)
-            table = desk.ds.sim.episodes
-        except SimlabError as error:  # it is asked again in a second; a writer that is busy now may not be then
-            return {"error": words(error, 400)}
+        if self.live:
+            self._follow(desk)
+        table = desk.ds.sim.episodes
         numbers = [int(k) for k in table["episode"].values]
         self._numbers = numbers
         place = numbers.index(k) if k in numbers else -1
