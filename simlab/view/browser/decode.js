@@ -5,6 +5,8 @@ const TYPES = {
   float32: Float32Array, float64: Float64Array, int64: BigInt64Array, uint64: BigUint64Array,
 };
 
+export const bytesOf = (dtype) => TYPES[dtype].BYTES_PER_ELEMENT;
+
 export const canInflate = typeof DecompressionStream === "function";
 
 export async function inflate(octets) {

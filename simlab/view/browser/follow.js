@@ -6,11 +6,7 @@ export async function poll(view) {
   view.polling = true;
   try {
     const [told] = await view.link.ask({ ask: "grown", episode: view.k });
-    if (view.pollFailed) {
-      view.pollFailed = false;
-      view.problem = "";
-      view.invalidate();
-    }
+    view.well("live");
     const same = told.n === view.sides[0].n && told.episodes === view.episodes?.count;
     if (view.closed || same) return;
     const atEnd = view.row >= view.n - 1;
@@ -27,8 +23,7 @@ export async function poll(view) {
     grow(view, about, atEnd);
   } catch (error) {
     if (view.closed) return;
-    view.pollFailed = true;
-    view.fail(error);
+    view.fail(error, "live");
   } finally {
     view.polling = false;
   }

@@ -38,7 +38,9 @@ export class KernelLink {
 }
 
 const MOST_IN_FLIGHT = 6;
-const RETRY_MS = 1500;
+export const RETRY_MS = 1500;
+export const MOST_TRIES = 5;
+const GIVEN_UP_MS = 30_000;
 
 /** Asks for what is wanted now, the most urgent first, a few at a time. */
 export class Fetcher {
@@ -48,25 +50,60 @@ export class Fetcher {
     this.wanted = new Map();
     this.flying = new Set();
     this.failed = new Map();
+    this.current = new Set();
     this.closed = false;
   }
   /** Replace what a group wants: [{key, urgency, question, take}]. */
   want(group, items) {
     this.wanted.set(group, items);
+    this.current = new Set(items.map((item) => item.key));
     this.pump();
+  }
+  /** Look again after some time at what is wanted; the earliest time that was said counts, and is followed by the next. */
+  later(pause) {
+    const at = performance.now() + pause;
+    if (this.closed || (this.timer && this.at <= at)) return;
+    clearTimeout(this.timer);
+    this.at = at;
+    this.timer = setTimeout(() => {
+      this.timer = null;
+      if (!this.closed) this.changed({});
+    }, pause + 5);
+  }
+  /** Keep why something failed, and say when to try again: a few times by itself, then only when it is wanted anew. */
+  miss(key, error, lasting = false) {
+    const times = (this.failed.get(key)?.times ?? 0) + 1;
+    const again = performance.now() + (times < MOST_TRIES ? RETRY_MS * times : GIVEN_UP_MS);
+    this.failed.set(key, { times, again, why: error.message, lasting });
+    return again;
+  }
+  forget(prefix) {
+    for (const key of [...this.failed.keys()]) if (key.startsWith(prefix)) this.failed.delete(key);
+  }
+  /** Why something that is wanted now is not here; "" if nothing failed. */
+  trouble() {
+    for (const [key, { why, times, lasting }] of this.failed) {
+      if (lasting || this.current.has(key)) return times < MOST_TRIES ? `${why} – trying again` : why;
+    }
+    return "";
   }
   pump() {
     while (!this.closed && this.flying.size < MOST_IN_FLIGHT) {
       let best = null;
+      let again = Infinity;
       const now = performance.now();
       for (const items of this.wanted.values()) {
         for (const item of items) {
           if (this.flying.has(item.key) || (best && item.urgency >= best.urgency)) continue;
           const failure = this.failed.get(item.key);
-          if (failure && now < failure.again) continue;
+          if (failure && now < failure.again) {
+            if (failure.times < MOST_TRIES) again = Math.min(again, failure.again);
+            continue;
+          }
           best = item;
         }
       }
+      if (again < Infinity) this.later(again - now);
       if (!best) return;
       this.start(best);
     }
@@ -80,9 +117,7 @@ export class Fetcher {
       this.failed.delete(item.key);
     } catch (error) {
       if (this.closed) return;
-      const times = (this.failed.get(item.key)?.times ?? 0) + 1;
-      this.failed.set(item.key, { times, again: performance.now() + RETRY_MS * times, why: error.message });
-      item.fail?.(error, times);
+      this.miss(item.key, error);
     } finally {
       this.flying.delete(item.key);
     }
@@ -92,6 +127,7 @@ export class Fetcher {
   }
   close() {
     this.closed = true;
+    clearTimeout(this.timer);
     this.wanted.clear();
   }
 }

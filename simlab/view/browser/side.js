@@ -1,11 +1,13 @@
 // One run on one side of the viewer: what its episode holds, and the parts of it that are here already.
 
-import { budget, canInflate, decodeBlock, typed } from "./decode.js";
+import { budget, bytesOf, canInflate, decodeBlock, typed } from "./decode.js";
 import { Rows, unique } from "./base.js";
 import { Picture } from "./paint.js";
 
 const TILE_POINTS = 1024;
 const TILE_ROWS = 2 ** 18;
+const TILE_BYTES = 48 * 2 ** 20;
+const SCALE_MS = 2000;
 
 export const tileRows = (level) => Math.max(2 ** level, Math.min(TILE_POINTS * 2 ** level, TILE_ROWS));
 
@@ -19,8 +21,8 @@ export class Side {
     this.about = null;
     this.scales = new Map();
     this.tiles = new Map();
-    this.asked = new Map();
-    this.note = "";
+    this.wanted = new Set();
+    this.limit = TILE_BYTES;
   }
 
   get prefix() {
@@ -35,6 +37,7 @@ export class Side {
     this.k = k;
     const [about] = await this.fetcher.link.ask(this.question("episode"));
     budget.dropAll(this.prefix);
+    this.fetcher.forget(this.prefix);
     this.generation++;
     this.scales.clear();
     this.tiles.clear();
@@ -56,6 +59,12 @@ export class Side {
 
   variable(name) {
     return this.about?.variables[name];
+  }
+
+  /** Whether there is a variable that can be shown beside one of the same name on the other side. */
+  has(name, other) {
+    const own = this.variable(name);
+    return Boolean(own) && Boolean(own.layout) === Boolean(other.layout) && (own.dim === null) === (other.dim === null) && (own.layout ? true : own.number === other.number);
   }
 
   /** Place of an agent on the axis of a variable; 0 for the environment, -1 where there is no such agent. */
@@ -82,23 +91,45 @@ export class Side {
     return `${this.prefix}${name}/${block}/${chunk}`;
   }
 
+  /**
+   * How a variable is painted, as far as it is known; null before. Limits are asked for again where the variable has grown since: after
+   * two seconds at the earliest, and the more seldom the longer the kernel takes to find them.
+   */
   scale(name, channels) {
     const key = `${name}/${channels ?? ""}`;
-    const known = this.scales.get(key);
-    if (known === undefined) {
-      this.scales.set(key, null);
-      const ask = () => this.fetcher.link.ask(this.question("scale", { name, channels: channels ?? null }));
-      const generation = this.generation;
-      ask().then(([scale]) => {
-        if (generation !== this.generation) return;
-        this.scales.set(key, scale);
-        this.fetcher.changed({});
-      }, (error) => {
-        this.note = error.message;
-        this.fetcher.changed({ error });
-      });
+    const count = this.variable(name)?.count;
+    if (count === undefined) return null;
+    let entry = this.scales.get(key);
+    if (!entry) this.scales.set(key, (entry = { scale: null, count: -1, due: 0, asking: false }));
+    if (entry.asking || entry.count === count) return entry.scale;
+    const wait = entry.due - performance.now();
+    if (wait > 0) this.fetcher.later(wait);
+    else this.findScale(entry, `${this.prefix}scale/${key}`, { name, channels: channels ?? null }, count);
+    return entry.scale;
+  }
+
+  async findScale(entry, key, what, count) {
+    const { generation } = this;
+    const since = performance.now();
+    entry.asking = true;
+    try {
+      const [scale] = await this.fetcher.link.ask(this.question("scale", what));
+      if (generation !== this.generation) return;
+      const took = performance.now() - since;
+      Object.assign(entry, { scale, count, due: scale.low[0] === null ? 0 : since + took + Math.max(SCALE_MS, 20 * took) });
+      this.fetcher.failed.delete(key);
+    } catch (error) {
+      if (this.fetcher.closed || generation !== this.generation) return;
+      entry.due = this.fetcher.miss(key, error, true);
     }
-    return known ?? null;
+    entry.asking = false;
+    this.fetcher.changed({});
+  }
+
+  /** Whether it is known how a variable is painted, or was asked in vain. */
+  isScaleSettled(name, channels) {
+    const key = `${name}/${channels ?? ""}`;
+    return Boolean(this.scales.get(key)?.scale) || this.fetcher.failed.has(`${this.prefix}scale/${key}`);
   }
 
   /** What is known about a picture: {picture, there, row}; null while it is on its way; undefined where there is none. */
@@ -145,54 +176,56 @@ export class Side {
         if (generation !== this.generation) return;
         budget.set(key, { data, size, first: answer.first, rows: answer.rows, there: answer.there }, data.byteLength);
       },
-      fail: (error) => {
-        this.note = error.message;
-      },
     };
   }
 
-  /** Chunks around a row in the direction of play: two ahead, one behind. */
-  wantAround(name, place, row, direction) {
+  /** Bytes of a chunk of pictures. */
+  blockBytes(name) {
+    const { layout, shape } = this.variable(name);
+    return layout.agents * layout.length * shape.reduce((a, b) => a * b, 1) * bytesOf(layout.dtype);
+  }
+
+  /** Chunks around a row in the direction of play: two ahead, one behind; only the one at the row where there is no room for more. */
+  wantAround(name, place, row, direction, room = true) {
     const variable = this.variable(name);
     const own = Math.max(0, this.rowOf(name, row));
     if (place < 0 || !variable.count) return [];
     const [block, chunk] = this.blockOf(variable, place, own);
     const ahead = direction < 0 ? -1 : 1;
-    const order = [[0, 0], [ahead, 20], [2 * ahead, 21], [-ahead, 22]];
+    const order = room ? [[0, 0], [ahead, 20], [2 * ahead, 21], [-ahead, 22]] : [[0, 0]];
     return order.map(([d, urgency]) => this.wantBlock(name, variable, block, chunk + d, own, urgency)).filter(Boolean);
   }
 
   // -- series
 
-  tileKey(name, agents, level, tile) {
-    return `${name}/${agents}/${level}/${tile}`;
-  }
-
-  tile(name, agents, level, tile) {
-    return this.tiles.get(this.tileKey(name, agents, level, tile));
+  /** Which channels here are like those of another side: by label where both have some, else by number; -1 where there is none. */
+  channelsLike(name, channels, labels) {
+    const own = this.variable(name);
+    return channels.map((channel) => {
+      const at = labels && own.labels ? own.labels.indexOf(labels[channel]) : channel;
+      return own.channels.includes(at) ? at : -1;
+    });
   }
 
   /** Tiles of a series between two of its rows; what is missing or has grown is put on the list of what to fetch. */
-  tilesBetween(name, agents, level, from, to, list, urgency) {
+  tilesBetween(name, agents, level, from, to, list, urgency, channels = this.variable(name).channels ?? []) {
     const variable = this.variable(name);
     const span = tileRows(level);
     const out = [];
     const end = Math.min(to, variable.count - 1);
     for (let t = Math.max(0, Math.floor(from / span)); t * span <= end; t++) {
-      const key = this.tileKey(name, agents, level, t);
+      const key = `${name}/${agents}/${channels}/${level}/${t}`;
       const entry = this.tiles.get(key);
+      if (list) this.wanted.add(key);
       if (entry) out.push(entry);
       if (!entry || entry.first + entry.rows < Math.min(variable.count, (t + 1) * span)) {
         const generation = this.generation;
         list?.push({
           key: `${this.prefix}${key}`,
           urgency,
-          question: this.question("tile", { name, agents, level, tile: t, channels: variable.channels ?? [] }),
+          question: this.question("tile", { name, agents, level, tile: t, channels }),
           take: (answer, buffers) => {
             if (generation === this.generation) this.keepTile(key, readTile(answer, buffers));
-          },
-          fail: (error) => {
-            this.note = error.message;
           },
         });
       }
@@ -200,30 +233,32 @@ export class Side {
     return out;
   }
 
+  /** Keep a tile. The oldest go first, but never one that is wanted now: it would only be asked for again. */
   keepTile(key, tile) {
     this.tiles.delete(key);
     this.tiles.set(key, tile);
     let bytes = 0;
     for (const each of this.tiles.values()) bytes += each.bytes;
     for (const [oldest, each] of this.tiles) {
-      if (bytes <= 48 * 2 ** 20) break;
+      if (bytes <= this.limit) break;
+      if (this.wanted.has(oldest)) continue;
       this.tiles.delete(oldest);
       bytes -= each.bytes;
     }
   }
 
   /** The values of one agent at a row: numbers or text; null while they are on their way; undefined where nothing was logged. */
-  valuesAt(name, agents, index, row, list) {
+  valuesAt(name, agents, index, row, list, channels) {
     const own = this.rowOf(name, row);
     if (own < 0 || index < 0) return undefined;
-    const [tile] = this.tilesBetween(name, agents, 0, own, own, list, 5);
+    const [tile] = this.tilesBetween(name, agents, 0, own, own, list, 5, channels);
     const at = tile ? own - tile.first : 0;
     if (!tile || at >= tile.rows) return null;
     if (tile.text) return tile.text[index][at] === "" ? undefined : [tile.text[index][at]];
     if (!tile.there[index * tile.rows + at]) return undefined;
-    const channels = tile.shape[2];
-    const start = (index * tile.rows + at) * channels;
-    return Array.from(tile.data.subarray(start, start + channels));
+    const wide = tile.shape[2];
+    const start = (index * tile.rows + at) * wide;
+    return Array.from(tile.data.subarray(start, start + wide));
   }
 }
 

@@ -6,7 +6,7 @@ import { customPanel } from "./custom.js";
 import { budget } from "./decode.js";
 import { poll } from "./follow.js";
 import { listenToHands } from "./hands.js";
-import { Fetcher } from "./link.js";
+import { Fetcher, MOST_TRIES, RETRY_MS } from "./link.js";
 import { MapPanel } from "./map.js";
 import { colorTable } from "./paint.js";
 import { PicturePanel } from "./pictures.js";
@@ -25,7 +25,7 @@ export class EpisodeView {
     this.root = root;
     this.link = link;
     this.news = new News();
-    this.fetcher = new Fetcher(link, (item) => this.arrived(item));
+    this.fetcher = new Fetcher(link, () => this.arrived());
     this.sides = [];
     this.row = 0;
     this.n = 0;
@@ -47,7 +47,8 @@ export class EpisodeView {
     this.series = [];
     this.plotWidth = 0;
     this.generation = 0;
-    this.problem = "";
+    this.problems = new Map();
+    this.broken = new Set();
     this.closed = false;
     this.traits = new Traits(model);
     this.undo = [];
@@ -73,14 +74,12 @@ export class EpisodeView {
     findTheme(this);
     const count = this.model.get("_sides") ?? 1;
     for (let i = 0; i < count; i++) this.sides.push(new Side(i, "AB"[i], this.fetcher));
-    const listed = this.link.ask({ ask: "episodes", side: 0 }).catch((error) => this.fail(error));
+    this.insist("episodes", () => this.link.ask({ ask: "episodes", side: 0 })).then(([listed]) => {
+      this.episodes = listed;
+      this.head.list(listed);
+    }, () => {}); // what went wrong is shown already
     this.laterRow = this.model.get("step") ?? 0;
     await this.openEpisode(this.k, 0, false);
-    const found = await listed;
-    if (found && !this.closed) {
-      this.episodes = found[0];
-      this.head.list(this.episodes);
-    }
     if (this.model.get("playing") && !window.matchMedia("(prefers-reduced-motion: reduce)").matches) this.play(true);
   }
 
@@ -132,9 +131,32 @@ export class EpisodeView {
     this.news.deaf();
   }
 
-  fail(error) {
-    this.problem = error.message === "closed" ? "" : error.message;
+  /** Show what is wrong, until it is well again; `what` tells troubles apart. */
+  fail(error, what = "view") {
+    if (error.message === "closed") return;
+    this.problems.set(what, error.message);
     this.invalidate();
+  }
+
+  well(what) {
+    if (this.problems.delete(what)) this.invalidate();
+  }
+
+  /** Ask, and where that fails show why and ask again, a few times. */
+  async insist(what, ask, isOver = () => false) {
+    for (let tries = 1; ; tries++) {
+      try {
+        const answer = await ask();
+        this.well(what);
+        return answer;
+      } catch (error) {
+        if (this.closed || isOver()) throw error;
+        this.fail(error, what);
+        if (tries === MOST_TRIES) throw error;
+        await new Promise((done) => setTimeout(done, RETRY_MS * tries));
+        if (this.closed || isOver()) throw error;
+      }
+    }
   }
 
   // -- what is shown
@@ -156,18 +178,21 @@ export class EpisodeView {
   async openEpisode(k, row = 0, tell = true) {
     const turn = ++this.generation;
     this.opening = true;
-    this.problem = "";
+    for (const what of ["view", "episode", "events", "panel"]) this.well(what);
     const before = this.k;
     this.k = k;
-    try {
+    const open = () => {
       const other = this.model.get("_other_episode");
-      const jobs = this.sides.map((side, i) => side.open(i && other !== null && other !== undefined ? other : k));
-      await Promise.all(jobs);
+      return Promise.all(this.sides.map((side, i) => side.open(i && other !== null && other !== undefined ? other : k)));
+    };
+    try {
+      if (this.built) await open();
+      else await this.insist("episode", open, () => turn !== this.generation); // there is nothing else to look at
     } catch (error) {
       if (turn !== this.generation || this.closed) return;
       this.k = before;
       this.opening = false;
-      this.fail(error);
+      this.fail(error, "episode");
       this.head.draw();
       return;
     }
@@ -211,13 +236,14 @@ export class EpisodeView {
   async findEvents(turn) {
     await new Promise((done) => setTimeout(done, 60)); // pictures first
     if (turn !== this.generation || this.closed) return;
+    const isOver = () => turn !== this.generation;
     try {
-      const [found] = await this.link.ask({ ask: "events", side: 0, episode: this.k });
+      const [found] = await this.insist("events", () => this.link.ask({ ask: "events", side: 0, episode: this.k }), isOver);
       if (turn !== this.generation || this.closed) return;
       this.events = found.events;
       this.notes = found.notes;
       if (this.sides.length > 1) {
-        const [difference] = await this.link.ask({ ask: "difference", episode: this.sides[0].k, other: this.sides[1].k });
+        const [difference] = await this.insist("events", () => this.link.ask({ ask: "difference", episode: this.sides[0].k, other: this.sides[1].k }), isOver);
         if (turn !== this.generation || this.closed) return;
         this.difference = difference;
         if (difference.row !== null) this.events = [...this.events, ["difference", difference.row, difference.text]].sort((a, b) => a[1] - b[1]);
@@ -229,7 +255,7 @@ export class EpisodeView {
       for (const row of this.series) row.drawn = "";
       this.invalidate();
     } catch (error) {
-      if (turn === this.generation && !this.closed) this.fail(error);
+      if (turn === this.generation && !this.closed) this.fail(error, "events");
     }
   }
 
@@ -257,23 +283,40 @@ export class EpisodeView {
     this.shownPanels = new Map(about.panels.map((panel) => [`${panel.kind}/${panel.variable}`, panel.shown]));
     this.panels = [];
     this.series = [];
+    this.broken.clear();
     const shown = about.panels.filter((p) => p.shown);
+    this.lacking = this.sides.slice(1).flatMap((side) => {
+      const names = [...new Set(shown.map((p) => p.variable).filter((name) => name && !side.has(name, about.variables[name])))];
+      return names.length ? [`${side.letter} has no ${names.join(", ")}`] : [];
+    });
     this.topPanels = shown.filter((p) => !["lines", "steps", "table"].includes(p.kind)).length;
     for (const panel of shown) {
-      if (panel.kind === "picture") this.panels.push(new PicturePanel(this, panel));
-      else if (panel.kind === "map") this.panels.push(new MapPanel(this, panel));
-      else if (panel.kind === "table") this.panels.push(new TablePanel(this, panel));
-      else if (panel.kind === "lines" || panel.kind === "steps") this.series.push(...seriesRows(this, panel));
-      else this.panels.push(customPanel(this, panel));
+      this.safely(panel, () => {
+        if (panel.kind === "picture") this.panels.push(new PicturePanel(this, panel));
+        else if (panel.kind === "map") this.panels.push(new MapPanel(this, panel));
+        else if (panel.kind === "table") this.panels.push(new TablePanel(this, panel));
+        else if (panel.kind === "lines" || panel.kind === "steps") this.series.push(...seriesRows(this, panel));
+        else this.panels.push(customPanel(this, panel));
+      });
     }
     const wide = (panel) => panel.root.classList.contains("sl-wide");
     this.pictures.replaceChildren(...this.panels.filter((p) => !wide(p)).map((p) => p.root));
     this.below.replaceChildren(...this.panels.filter(wide).map((p) => p.root));
     this.rows.replaceChildren(...this.series.flatMap((row) => row.elements));
-    this.root.classList.toggle("sl-many", this.agents.length > 4);
     this.built = true;
     this.measure();
     this.moved();
+  }
+
+  /** One panel that fails leaves the others alone; what is wrong with it is said once. */
+  safely(panel, act) {
+    try {
+      act();
+    } catch (error) {
+      if (this.broken.has(panel)) return;
+      this.broken.add(panel);
+      this.fail(new Error(`Panel ${panel.name ?? panel.variable ?? panel.kind ?? panel.panel?.kind ?? ""}: ${error.message}`), "panel");
+    }
   }
 
   // -- moving
@@ -421,8 +464,7 @@ export class EpisodeView {
 
   // -- drawing
 
-  arrived(item) {
-    if (item?.error) this.problem = item.error.message;
+  arrived() {
     this.wantParts();
     this.invalidate();
   }
@@ -435,8 +477,9 @@ export class EpisodeView {
   wantParts() {
     if (!this.built || this.closed) return;
     const list = [];
-    for (const panel of this.panels) panel.wants(this.row, this.direction, list);
-    for (const row of this.series) row.wants(list, this.row);
+    for (const side of this.sides) side.wanted.clear();
+    for (const panel of this.panels) this.safely(panel, () => panel.wants(this.row, this.direction, list));
+    for (const row of this.series) this.safely(row, () => row.wants(list, this.row));
     this.fetcher.want("parts", list);
   }
 
@@ -449,10 +492,14 @@ export class EpisodeView {
   }
 
   drawAll(now) {
-    if (this.closed || !this.built) return;
+    if (this.closed) return;
+    if (!this.built) {
+      this.drawNothing();
+      return;
+    }
     this.advance(now);
-    for (const panel of this.panels) panel.draw(this.row);
-    for (const row of this.series) row.draw(this.row);
+    for (const panel of this.panels) this.safely(panel, () => panel.draw(this.row));
+    for (const row of this.series) this.safely(row, () => row.draw(this.row));
     this.timeline.draw(this.row);
     this.axis.draw();
     this.bar.draw();
@@ -466,12 +513,22 @@ export class EpisodeView {
     if (this.playing) this.invalidate();
   }
 
+  /** Before there is anything to draw, say what is wrong. */
+  drawNothing() {
+    const wrong = this.wrong();
+    this.pictures.replaceChildren(...(wrong ? [make("p", { class: "sl-none sl-wrong", role: "alert", text: wrong })] : []));
+    this.bar.draw();
+  }
+
+  wrong() {
+    return [...this.problems.values()][0] || this.fetcher.trouble();
+  }
+
   status() {
-    if (this.problem) return this.problem;
     if (this.link.delay() > 2000) return "waiting for the kernel …";
     const waiting = this.root.querySelectorAll(".sl-waiting").length;
     if (waiting) return "loading …";
-    return [...this.sides.map((side) => side.note), ...(this.difference?.text && this.difference.row === null ? [this.difference.text] : []), ...this.notes].filter(Boolean).join(" · ");
+    return [...(this.lacking ?? []), ...(this.difference?.text && this.difference.row === null ? [this.difference.text] : []), ...this.notes].filter(Boolean).join(" · ");
   }
 
   xOf(row) {
