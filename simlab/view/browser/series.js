@@ -5,22 +5,32 @@ import { clamp, make, say, short } from "./base.js";
 const LOW_ROW = 40;
 const LANE = 13;
 const MOST_VALUES = 4;
+const MOST_CHANNELS = 24;
 
 /** The rows of a panel: one for each channel that is shown. */
 export function seriesRows(view, panel) {
   const variable = view.about.variables[panel.variable];
-  const count = variable.channels?.length ?? 0;
-  if (panel.kind === "steps") return [new SeriesRow(view, panel, variable.channels[0], true)];
-  const chosen = panel.options.channels ?? variable.channels.slice(0, Math.min(count, 24));
-  return chosen.map((channel) => new SeriesRow(view, panel, channel, false));
+  if (panel.kind === "steps") return [new SeriesRow(view, panel, variable.channels[0], variable.channels.slice(0, 1), true)];
+  const chosen = panel.options.channels ?? variable.channels.slice(0, MOST_CHANNELS);
+  const rows = chosen.map((channel) => new SeriesRow(view, panel, channel, chosen, false));
+  const count = variable.shape.reduce((a, b) => a * b, 1);
+  if (chosen.length < count && !panel.options.channels) rows.push(fewer(panel.variable, chosen.length, count));
+  return rows;
+}
+
+/** Say that there are more channels than rows. */
+function fewer(name, shown, count) {
+  const text = `${shown} of ${count} channels of ${name}; for others: panels=[Panel("lines", "${name}", channels=[${shown}, …])]`;
+  const line = make("div", { class: "sl-fewer", text, title: text });
+  return { elements: [line], wants() {}, draw() {} };
 }
 
 export class SeriesRow {
-  constructor(view, panel, channel, steps) {
-    Object.assign(this, { view, panel, channel, steps });
+  constructor(view, panel, channel, asked, steps) {
+    Object.assign(this, { view, panel, channel, asked, steps }); // the rows of a panel ask for the same tiles
     this.name = panel.variable;
     const variable = view.about.variables[this.name];
-    this.at = variable.channels.indexOf(channel);
+    this.at = asked.indexOf(channel);
     this.whole = /^u?int|bool/.test(variable.dtype);
     const label = variable.shape.length ? variable.labels?.[channel] ?? `[${channel}]` : "";
     this.names = steps ? this.stepNames(variable) : null;
@@ -50,19 +60,22 @@ export class SeriesRow {
     const people = variable.dim === null ? [{ label: null, color: this.view.ink }] : this.view.people(variable.dim);
     const out = [];
     for (const side of this.view.sides) {
-      if (!side.variable(this.name)) continue;
+      if (!side.has(this.name, variable)) continue;
+      const channels = side.channelsLike(this.name, this.asked, variable.labels);
+      if (channels[this.at] === -1) continue;
+      const asked = channels.filter((channel) => channel >= 0);
       const known = people.map((p) => ({ ...p, place: side.place(variable.dim, p.label) })).filter((p) => p.place >= 0);
       const agents = variable.dim === null ? [] : known.map((p) => p.place);
-      if (known.length) out.push({ side, agents, people: known });
+      if (known.length) out.push({ side, agents, people: known, asked, at: asked.indexOf(channels[this.at]) });
     }
     return out;
   }
 
   /** Ask for what the plot and the values at the cursor need. */
   wants(list, row) {
-    for (const { side, agents } of this.lines()) {
-      this.tilesFor(side, agents, list);
-      side.valuesAt(this.name, agents, 0, Math.min(row, side.n - 1), list);
+    for (const line of this.lines()) {
+      this.tilesFor(line, list);
+      line.side.valuesAt(this.name, line.agents, 0, Math.min(row, line.side.n - 1), list, line.asked);
     }
   }
 
@@ -74,21 +87,21 @@ export class SeriesRow {
     return span <= 2 * wide || span <= 2048 ? 0 : 2 * Math.max(1, Math.floor(Math.log2(span / wide) / 2));
   }
 
-  tilesFor(side, agents, list) {
+  tilesFor({ side, agents, asked }, list) {
     const own = side.rows.get(this.name);
     const count = side.variable(this.name).count;
     const [from, to] = this.view.window;
     const place = (row) => (own ? Math.max(0, own.before(row)) : row);
     const parts = [[0, count - 1, this.levelFor(side, 0, side.n)]];
     if (from > 0 || to < this.view.n - 1) parts.push([place(from) - 1, place(to) + 1, this.levelFor(side, from, to)]);
-    return parts.map(([a, b, level], i) => ({ level, tiles: side.tilesBetween(this.name, agents, level, Math.max(0, a), b, list, i ? 9 : 10) }));
+    return parts.map(([a, b, level], i) => ({ level, tiles: side.tilesBetween(this.name, agents, level, Math.max(0, a), b, list, i ? 9 : 10, asked) }));
   }
 
   // -- drawing
 
   draw(row) {
     const lines = this.lines();
-    const parts = lines.map((line) => this.tilesFor(line.side, line.agents, null));
+    const parts = lines.map((line) => this.tilesFor(line, null));
     const key = JSON.stringify([this.view.window, this.view.plotWidth, this.view.theme, this.view.n, parts.map((p) => p.map((q) => [q.level, q.tiles.map((t) => [t.first, t.rows])])), lines.map((l) => l.people.map((p) => [p.label, p.color]))]);
     if (key !== this.drawn && this.view.plotWidth > 0) {
       this.drawn = key;
@@ -107,7 +120,7 @@ export class SeriesRow {
     canvas.style.height = `${this.height}px`;
     const context = canvas.getContext("2d");
     context.scale(ratio, ratio);
-    this.findLimits(parts);
+    this.findLimits(lines, parts);
     if (this.names) this.drawLanes(context, wide);
     else this.drawFrame(context, wide);
     const total = lines.reduce((sum, line) => sum + line.people.length, 0);
@@ -127,10 +140,11 @@ export class SeriesRow {
     this.drawDifference(context);
   }
 
-  findLimits(parts) {
+  findLimits(lines, parts) {
     let low = Infinity;
     let high = -Infinity;
-    for (const { level, tiles } of parts.map((p) => p[0])) {
+    parts.forEach(([{ level, tiles }], n) => {
+      const { at } = lines[n];
       for (const tile of tiles) {
         if (tile.text) continue;
         const stride = tile.shape[2] * (level ? 2 : 1);
@@ -138,7 +152,7 @@ export class SeriesRow {
         for (let i = 0; i < points; i++) {
           if (!level && !tile.there[i]) continue;
           for (let end = 0; end < (level ? 2 : 1); end++) {
-            const v = Number(tile.data[i * stride + this.at * (level ? 2 : 1) + end]);
+            const v = Number(tile.data[i * stride + at * (level ? 2 : 1) + end]);
             if (Number.isFinite(v)) {
               if (v < low) low = v;
               if (v > high) high = v;
@@ -146,7 +160,7 @@ export class SeriesRow {
           }
         }
       }
-    }
+    });
     this.limits = low <= high ? [low, high] : null;
   }
 
@@ -209,7 +223,7 @@ export class SeriesRow {
       if (tile.text || index >= tile.shape[0]) continue;
       const [, points, channels] = tile.shape;
       for (let i = 0; i < points; i++) {
-        const base = (index * points + i) * channels + this.at;
+        const base = (index * points + i) * channels + line.at;
         const low = level ? tile.data[2 * base] : Number(tile.data[base]);
         const high = level ? tile.data[2 * base + 1] : low;
         if ((!level && !tile.there[index * points + i]) || Number.isNaN(low)) {
@@ -238,14 +252,14 @@ export class SeriesRow {
   drawSteps(context, { level, tiles }, line, index, color, lane, lanes) {
     const high = (this.height - 6) / this.names.length - 3;
     const each = Math.max(1.5, high / lanes);
-    context.fillStyle = color;
+    context.fillStyle = line.side.number ? dashes(context, color) : color;
     const every = 2 ** level;
     for (const tile of tiles) {
       if (index >= tile.shape[0]) continue;
       const [, points, channels] = tile.shape;
       const wide = Math.max(1, this.view.xOf(every) - this.view.xOf(0) - (every === 1 && this.view.xOf(1) - this.view.xOf(0) > 4 ? 1 : 0));
       for (let i = 0; i < points; i++) {
-        const base = (index * points + i) * channels + this.at;
+        const base = (index * points + i) * channels + line.at;
         if (!level && !tile.there[index * points + i]) continue;
         const least = level ? tile.data[2 * base] : Number(tile.data[base]);
         const most = level ? tile.data[2 * base + 1] : least;
@@ -282,14 +296,24 @@ export class SeriesRow {
 
   drawValues(lines, row) {
     const shown = [];
-    for (const { side, agents, people } of lines) {
-      people.forEach((person, index) => {
-        if (shown.length >= MOST_VALUES) return;
-        const values = row < side.n ? side.valuesAt(this.name, agents, index, row, null) : undefined;
-        const value = values?.[this.at];
-        const named = this.names && value !== undefined ? this.names[Number(value)] : undefined;
-        shown.push([values === null ? "…" : value === undefined ? "–" : named ?? value, person.color, person.label]);
-      });
+    const both = this.view.sides.length > 1;
+    const each = Math.floor(MOST_VALUES / Math.max(1, lines.length));
+    const valueOf = ({ side, agents, asked, at }, index) => {
+      const values = row < side.n ? side.valuesAt(this.name, agents, index, row, null, asked) : undefined;
+      const value = values?.[at];
+      const named = this.names && value !== undefined ? this.names[Number(value)] : undefined;
+      return values === null ? "…" : value === undefined ? "–" : named ?? value;
+    };
+    // An agent's two values stand side by side.
+    for (const label of [...new Set(lines.flatMap((line) => line.people.map((p) => p.label)))].slice(0, each)) {
+      for (const line of lines) {
+        const index = line.people.findIndex((p) => p.label === label);
+        const person = line.people[index];
+        if (!person) continue;
+        const value = valueOf(line, index);
+        const told = typeof value === "string" ? value : short(value, lines.length * line.people.length > 1 ? 3 : 5);
+        shown.push([both ? `${line.side.letter} ${told}` : told, person.color, both ? `${line.side.letter} · ${person.label ?? this.name}` : person.label]);
+      }
     }
     while (this.spans.length < shown.length) {
       const span = make("span");
@@ -299,13 +323,24 @@ export class SeriesRow {
     this.spans.forEach((span, i) => {
       span.hidden = i >= shown.length;
       if (span.hidden) return;
-      say(span, typeof shown[i][0] === "string" ? shown[i][0] : short(shown[i][0], shown.length > 1 ? 3 : 5));
+      say(span, shown[i][0]);
+      const title = String(shown[i][2] ?? "");
+      if (span.title !== title) span.title = title;
       if (span.dataset.color !== shown[i][1]) {
         span.dataset.color = shown[i][1];
         span.style.color = shown[i][1];
-        span.title = shown[i][2] ?? "";
       }
     });
   }
 }
 
+/** What the second side did is drawn in dashes, like its lines. */
+function dashes(context, color) {
+  const tile = document.createElement("canvas");
+  tile.width = 5;
+  tile.height = 1;
+  const ink = tile.getContext("2d");
+  ink.fillStyle = color;
+  ink.fillRect(0, 0, 3, 1);
+  return context.createPattern(tile, "repeat");
+}
