@@ -18,6 +18,7 @@ import { Axis, PAD, Timeline } from "./timeline.js";
 import { Traits } from "./traits.js";
 
 const POLL_MS = 1000;
+const NEAR = 2;
 
 export class EpisodeView {
   constructor(model, root, link) {
@@ -80,7 +81,9 @@ export class EpisodeView {
     }, () => {}); // what went wrong is shown already
     this.laterRow = this.model.get("step") ?? 0;
     await this.openEpisode(this.k, 0, false);
-    if (this.model.get("playing") && !window.matchMedia("(prefers-reduced-motion: reduce)").matches) this.play(true);
+    if (!this.model.get("playing") || this.closed) return;
+    if (window.matchMedia("(prefers-reduced-motion: reduce)").matches) this.traits.save({ playing: false }); // until somebody says so
+    else this.play(true);
   }
 
   listen() {
@@ -325,6 +328,7 @@ export class EpisodeView {
     if (how === "kernel" && (this.opening || !this.n)) this.laterRow = row; // Python set the episode and the step
     if (!this.n || (how === "kernel" && this.opening)) return;
     const to = clamp(Math.round(row), 0, this.n - 1);
+    if (how === "kernel" && this.playing && this.isNear(to)) return; // a linked viewer that plays too: each has a clock of its own
     if (how !== "play" && this.playing) this.began = null;
     if (how === "key" && this.playing) this.play(false);
     if (to === this.row) return;
@@ -333,6 +337,11 @@ export class EpisodeView {
     if (how !== "kernel") this.traits.save({ step: to });
     this.follow();
     this.moved();
+  }
+
+  isNear(row) {
+    const away = Math.abs(row - this.row);
+    return Math.min(away, this.loop ? this.n - away : away) <= NEAR;
   }
 
   /** Keep the cursor inside what the series show. */
@@ -389,8 +398,8 @@ export class EpisodeView {
     const to = Math.max(this.row + 1, Math.floor(due));
     if (to > this.n - 1) {
       if (this.loop && this.n > 1) {
-        this.began = { now, row: 0 };
-        this.row = 0;
+        this.began.row -= to - (to % this.n); // the clock goes on: what is left of a step counts in the next round
+        this.row = to % this.n;
       } else {
         this.row = this.n - 1;
         if (!this.live) this.playing = false;
