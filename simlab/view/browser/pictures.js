@@ -1,6 +1,7 @@
 // Pictures: what agents saw and what the world looked like, side by side, with the value under the pointer.
 
 import { button, make, say, short } from "./base.js";
+import { budget } from "./decode.js";
 import { limitsOf, paint } from "./paint.js";
 
 // How high a picture is, by how many there are: beside other panels, and alone.
@@ -39,15 +40,12 @@ export class PicturePanel {
     const { view, name } = this;
     const variable = view.about.variables[name];
     const people = variable.dim === null ? [null] : view.people(variable.dim);
-    this.cells = [];
-    for (const person of people) {
-      for (const side of view.sides) {
-        if (!side.about?.variables[name]?.layout) continue;
-        this.cells.push(this.makeCell(side, person, variable));
-      }
-    }
-    const both = view.sides.length > 1;
-    this.grid.replaceChildren(...this.cells.map((cell) => cell.root));
+    this.sides = view.sides.filter((side) => side.has(name, variable));
+    const groups = people.map((person) => this.sides.map((side) => this.makeCell(side, person)));
+    this.cells = groups.flat();
+    const both = this.sides.length > 1;
+    // What belongs together stays together, wherever the line breaks.
+    this.grid.replaceChildren(...(both ? groups.map((cells) => make("div", { class: "sl-pair" }, ...cells.map((cell) => cell.root))) : this.cells.map((cell) => cell.root)));
     if (!this.cells.length) this.grid.append(make("p", { class: "sl-none", text: people.length ? "not in this run" : "no agent is chosen" }));
     this.grid.classList.toggle("sl-pairs", both);
     this.fit();
@@ -61,13 +59,16 @@ export class PicturePanel {
     const target = { small: 0.7, medium: 1, large: 2 }[this.options.size] * (this.view.topPanels > 1 ? beside : alone);
     const whole = Math.max(1, Math.round(target / h));
     const high = h * whole <= 1.5 * target ? h * whole : target;
-    const columns = count <= 2 ? count : count <= 4 ? 2 : count <= 9 ? 3 : Math.ceil(count / 2);
+    const pairs = this.sides.length > 1 ? 2 : 1;
+    const groups = count / pairs;
+    const columns = pairs > 1 ? (groups <= 2 ? 1 : groups <= 6 ? 2 : Math.ceil(groups / 3)) : count <= 2 ? count : count <= 4 ? 2 : count <= 9 ? 3 : Math.ceil(count / 2);
     this.grid.style.setProperty("--sl-cell", `${Math.round(Math.min(high * (w / h), 3 * target))}px`);
     this.grid.style.setProperty("--sl-columns", String(columns));
     this.grid.classList.toggle("sl-row", this.view.topPanels <= 1);
   }
 
-  makeCell(side, person, variable) {
+  makeCell(side, person) {
+    const variable = side.variable(this.name); // pictures of the other side may have another size
     const [height, width] = variable.image;
     const label = person ? String(person.label) : this.name;
     const canvas = make("canvas", { width, height, role: "img", "aria-label": `${this.name} of ${label}` });
@@ -100,12 +101,34 @@ export class PicturePanel {
   // -- fetching
 
   wants(row, direction, list) {
-    for (const cell of this.cells) list.push(...cell.side.wantAround(this.name, cell.place, Math.min(row, cell.side.n - 1), direction));
+    const bytes = this.cells.reduce((sum, cell) => sum + cell.side.blockBytes(this.name), 0);
+    const room = 4 * bytes * Math.max(1, this.view.topPanels) < budget.limit;
+    for (const cell of this.cells) list.push(...cell.side.wantAround(this.name, cell.place, Math.min(row, cell.side.n - 1), direction, room));
+  }
+
+  /** Limits of the episode, those of both sides together, so that a colour says the same on both; null while they are on their way. */
+  baseScale(side) {
+    const own = side.scale(this.name, this.channels);
+    for (const other of this.sides) {
+      if (other === side || !own) continue;
+      const more = other.scale(this.name, this.channels);
+      if (!more && !other.isScaleSettled(this.name, this.channels)) return null;
+      if (more && isAlike(own, more) && this.isSameKind()) {
+        const [low, high] = [together(Math.min, own.low, more.low), together(Math.max, own.high, more.high)];
+        return { ...own, low, high, note: own.note.replace(/values \S+ … \S+/, `values ${short(low[0], 3)} … ${short(high[0], 3)}`) };
+      }
+    }
+    return own;
+  }
+
+  /** Whether the numbers of all sides mean the same: 0 to 255 and 0 to 1 do not. */
+  isSameKind() {
+    return new Set(this.sides.map((side) => side.variable(this.name).dtype.replace(/\d+/, ""))).size === 1;
   }
 
   /** The scale that is in force for a picture: of the episode, fixed, or of this picture alone. */
   scaleFor(side, found) {
-    const base = side.scale(this.name, this.channels);
+    const base = this.baseScale(side);
     if (!base) return null;
     const variable = side.variable(this.name);
     const chosen = this.channels ?? [...Array(variable.image[2]).keys()];
@@ -113,8 +136,8 @@ export class PicturePanel {
     if (this.channels?.length === 1) scale.only = this.channels[0];
     let limits = this.options.limits;
     if (limits === "step") {
-      const counted = scale.style === "rgb" ? [0, 1, 2] : scale.only !== undefined ? [scale.only] : scale.style === "channels" ? chosen : [0];
-      limits = limitsOf(found.picture, counted);
+      const counted = scale.style === "rgb" ? [0, 1, 2] : scale.only !== undefined ? [scale.only] : scale.style === "channels" || scale.mean ? chosen : [0];
+      limits = limitsOf(found.picture, counted, scale.mean);
     }
     if (Array.isArray(limits) && scale.style !== "categories") {
       scale.low = scale.low.map(() => limits[0]);
@@ -189,10 +212,9 @@ export class PicturePanel {
 
   tellState(cell, found, scale, told) {
     const { picture } = found;
-    let text = "";
-    if (told.lost === picture.pixels) text = "all NaN";
-    else if (told.lost) text = `${told.lost} NaN`;
-    if (told.beyond && scale.style !== "categories") text = [text, `${told.beyond} px beyond limits`].filter(Boolean).join(", ");
+    const some = (count, what) => (count === picture.pixels ? `all ${what}` : count ? `${count} ${what}` : "");
+    const beyond = told.beyond && scale.style !== "categories" ? `${told.beyond} px beyond limits` : "";
+    let text = [some(told.lost, "NaN"), some(told.infinite, "infinite"), beyond].filter(Boolean).join(", ");
     if (!text && scale.style === "scale" && isConstant(picture)) text = `all ${short(picture.at(0, 0))}`;
     say(cell.state, text);
     cell.state.title = text;
@@ -215,31 +237,44 @@ export class PicturePanel {
   }
 
   drawLegend() {
-    const side = this.cells[0]?.side;
-    const scale = side && side.scale(this.name, this.channels);
-    if (!scale) return;
-    const key = JSON.stringify([scale, this.options]);
+    const scales = this.sides.map((side) => this.baseScale(side));
+    const scale = scales[0];
+    if (!scale || !this.cells.length) return;
+    const key = JSON.stringify([scales, this.options]);
     if (key === this.legendKey) return;
     this.legendKey = key;
+    const apart = scales[1] && !(isAlike(scales[0], scales[1]) && this.isSameKind());
+    const parts = apart
+      ? scales.flatMap((each, i) => [make("span", { text: `${this.sides[i].letter}:` }), ...this.legendOf(each)])
+      : this.legendOf(scale);
+    this.legend.replaceChildren(...parts);
+    const variable = this.view.about.variables[this.name];
+    const every = variable.rows ? "the latest logged" : "";
+    const sizes = [...new Set(this.sides.map((side) => side.variable(this.name).image.slice(0, 2).join(" × ")))];
+    say(this.facts, [sizes.join(" and "), scale.note, scale.sampled > 1 ? `limits from 1 of ${scale.sampled} pictures` : "", every].filter(Boolean).join(" · "));
+  }
+
+  legendOf(scale) {
     const parts = [];
+    const fixed = Array.isArray(this.options.limits) ? this.options.limits : null;
     if (scale.style === "channels" || scale.style === "categories") {
       const chosen = this.channels ?? scale.labels.map((_, i) => i);
       scale.labels.forEach((label, i) => {
         const color = this.view.palette[(scale.style === "channels" ? chosen[i] : i) % this.view.palette.length];
-        parts.push(make("span", { class: "sl-key" }, make("i", { style: `background: rgb(${color})` }), make("span", { text: label })));
+        const [low, high] = fixed ?? [scale.low[i], scale.high[i]];
+        const span = scale.style === "categories" ? null : this.options.limits === "step" ? "limits of each picture" : `${short(low)} … ${short(high)}`;
+        const below = span && low < 0 && this.options.limits !== "step" ? `${label} (${span}, dark below 0)` : label;
+        parts.push(make("span", { class: "sl-key", title: span && `${label}: ${span}; 0 stays blank, less than 0 is a dark shade` }, make("i", { style: `background: rgb(${color})` }), make("span", { text: below })));
       });
     } else if (scale.style === "scale" || this.options.colormap || this.options.limits !== "episode") {
       const colors = this.view.tables[this.options.colormap ?? (scale.style === "gray" ? "gray" : "viridis")];
       const stops = [0, 32, 64, 96, 128, 160, 192, 224, 255].map((i) => `rgb(${colors[i]})`).join(",");
-      const limits = Array.isArray(this.options.limits) ? this.options.limits : [scale.low[0], scale.high[0]];
+      const limits = fixed ?? [scale.low[0], scale.high[0]];
       const told = this.options.limits === "step" ? ["least", "greatest"] : limits.map((v) => short(v));
       if (scale.style !== "rgb") parts.push(make("span", { class: "sl-bar-low", text: told[0] }), make("i", { class: "sl-bar", style: `background: linear-gradient(to right, ${stops})` }), make("span", { text: told[1] }));
       if (this.options.limits === "step") parts.push(make("span", { text: "of each picture" }));
     }
-    this.legend.replaceChildren(...parts);
-    const variable = this.view.about.variables[this.name];
-    const every = variable.rows ? "the latest logged" : "";
-    say(this.facts, [`${variable.image[0]} × ${variable.image[1]}`, scale.note, scale.sampled > 1 ? `limits from 1 of ${scale.sampled} pictures` : "", every].filter(Boolean).join(" · "));
+    return parts;
   }
 
   // -- choosing colours
@@ -268,7 +303,7 @@ export class PicturePanel {
     high.addEventListener("change", take);
     const limits = make("select", { "aria-label": `Colour limits of ${this.name}`, on: { change: (e) => {
       fixed.hidden = e.target.value !== "fixed";
-      const scale = this.cells[0]?.side.scale(this.name, this.channels);
+      const scale = this.cells.length ? this.baseScale(this.sides[0]) : null;
       if (e.target.value === "fixed" && scale) [low.value, high.value] = [scale.low[0], scale.high[0]];
       options.limits = e.target.value === "fixed" ? [Number(low.value), Number(high.value)] : e.target.value;
       redraw();
@@ -294,6 +329,16 @@ export class PicturePanel {
     }
     return make("div", { class: "sl-tuner", hidden: true }, ...parts);
   }
+}
+
+/** Whether two sides can have one scale: the same style, and the same channels or names. */
+function isAlike(one, other) {
+  return one.style === other.style && one.low.length === other.low.length && String(one.labels) === String(other.labels);
+}
+
+/** Limits of two sides; null is no limit yet. */
+function together(pick, one, other) {
+  return one.map((limit, i) => (limit === null ? other[i] : other[i] === null ? limit : pick(limit, other[i])));
 }
 
 function isConstant(picture) {
