@@ -96,9 +96,12 @@ def test_what_failed_is_told_and_tried_again(browser: Any, known_run: Path, tmp_
     with simlab.open_run(known_run) as ds, new_page(browser) as (page, complaints):
         (viewer,) = show(page, tmp_path, ds.sim.view(step=3, panels=["camera", "rewards"]), fault=fault)
         wait_for_status(page, "the disk hums")
+        if ask in ("block", "scale"):
+            assert not viewer.root.locator(".sl-cell canvas").first.is_visible(), "a picture that is not here looks black"
         page.wait_for_function("() => document.querySelector('.sl-status').textContent === ''")
         viewer.wait_row(3)
         assert np.array_equal(viewer.pixels("camera", "ada"), runs.frame(0, 0, 3))
+        assert viewer.root.locator(".sl-blank").count() == 0
         assert len(viewer.root.locator(".sl-values").first.inner_text()) > 3
         assert page.locator(".sl-kind option").count() > 1
         assert not complaints

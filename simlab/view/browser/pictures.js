@@ -81,7 +81,7 @@ export class PicturePanel {
     if (!named) this.legend.before(state);
     const screen = make("div", { class: "sl-screen" }, canvas, make("span", { class: "sl-veil" }));
     const cell = {
-      side, person, canvas, state, screen, root: make("figure", { class: "sl-cell" }, screen, caption), shown: "",
+      side, person, canvas, state, screen, root: make("figure", { class: "sl-cell sl-blank" }, screen, caption), shown: "",
       context: canvas.getContext("2d", { alpha: false, willReadFrequently: false }), image: null, pointer: null, passed: [],
       place: side.place(variable.dim, person?.label ?? null),
     };
@@ -171,7 +171,7 @@ export class PicturePanel {
     if (!found.there) return this.veil(cell, "absent", "absent");
     this.veil(cell, "", "");
     const told = paint(found.picture, scale, this.view.tables, this.view.palette, cell.image.data);
-    cell.context.putImageData(cell.image, 0, 0);
+    this.put(cell);
     cell.screen.setAttribute("data-row", String(found.row));
     this.tellState(cell, found, scale, told);
     cell.found = found;
@@ -192,9 +192,15 @@ export class PicturePanel {
       this.veil(cell, "", "");
       cell.root.classList.add("sl-waiting");
       paint(found.picture, scale, this.view.tables, this.view.palette, cell.image.data);
-      cell.context.putImageData(cell.image, 0, 0);
+      this.put(cell);
       return;
     }
+  }
+
+  /** Show what was painted; before, a cell is blank: black might be a picture. */
+  put(cell) {
+    cell.context.putImageData(cell.image, 0, 0);
+    cell.root.classList.remove("sl-blank");
   }
 
   veil(cell, kind, text) {

@@ -101,6 +101,7 @@ export class Side {
     if (count === undefined) return null;
     let entry = this.scales.get(key);
     if (!entry) this.scales.set(key, (entry = { scale: null, count: -1, due: 0, asking: false }));
+    if (entry.count === 0 && count) entry.scale = null; // from no row at all nothing was learnt
     if (entry.asking || entry.count === count) return entry.scale;
     const wait = entry.due - performance.now();
     if (wait > 0) this.fetcher.later(wait);
