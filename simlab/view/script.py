@@ -9,7 +9,7 @@ from typing import Final
 
 PARTS: Final = (
     "base", "link", "decode", "paint", "side", "pictures", "series", "map", "table", "timeline", "menus", "controls", "traits", "theme",
-    "hands", "follow", "custom", "viewer", "widget",
+    "hands", "follow", "custom", "playing", "troubles", "viewer", "widget",
 )  # fmt: skip
 _IMPORT: Final = re.compile(r'^import \{[^}]*\} from "\./[a-z]+\.js";\n', re.MULTILINE)
 _REMARK: Final = re.compile(r"^(//.*|/\*\*.*\*/|/\*\*.*|\*.*)$")

@@ -37,6 +37,7 @@ class DirectModel extends PageModel {{
   }}
 }}
 window.asked = [];
+window.advance = advance;
 window.views = {traits}.map((traits, place) => {{
   const model = new DirectModel(place, traits);
   const root = document.createElement("div");

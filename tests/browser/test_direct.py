@@ -245,7 +245,7 @@ def test_playing_keeps_its_pace(browser: Any, known_run: Path, tmp_path: Path) -
           let steps = 0;
           for (let frame = 0; frame <= 600; frame++) {
             const before = view.row;
-            view.advance(1000 * frame / 60);
+            advance(view, (1000 * frame) / 60);
             steps += (view.row - before + n) % n;
           }
           view.invalidate = keep;

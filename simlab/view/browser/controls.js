@@ -84,7 +84,7 @@ export class Bar {
     const happened = view.events.filter((event) => event[1] === view.row && (!view.kind || event[0] === view.kind)).map((event) => event[2]);
     const marked = view.bookmarks.filter((mark) => mark.episode === view.k && mark.step === view.row).map((mark) => `⚑ ${mark.note || "bookmark"}`);
     say(this.what, [...happened, ...marked].slice(0, 3).join(" · "));
-    const wrong = view.wrong();
+    const wrong = view.troubles.worst();
     const status = wrong || view.status();
     if (this.status.textContent !== status) this.status.title = status;
     say(this.status, status);

@@ -6,7 +6,7 @@ export async function poll(view) {
   view.polling = true;
   try {
     const [told] = await view.link.ask({ ask: "grown", episode: view.k });
-    view.well("live");
+    view.troubles.well("live");
     const same = told.n === view.sides[0].n && told.episodes === view.episodes?.count;
     if (view.closed || same) return;
     const atEnd = view.row >= view.n - 1;

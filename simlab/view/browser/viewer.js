@@ -6,19 +6,20 @@ import { customPanel } from "./custom.js";
 import { budget } from "./decode.js";
 import { poll } from "./follow.js";
 import { listenToHands } from "./hands.js";
-import { Fetcher, MOST_TRIES, RETRY_MS } from "./link.js";
+import { Fetcher } from "./link.js";
 import { MapPanel } from "./map.js";
 import { colorTable } from "./paint.js";
 import { PicturePanel } from "./pictures.js";
+import { advance, isNear } from "./playing.js";
 import { seriesRows } from "./series.js";
 import { Side } from "./side.js";
 import { TablePanel } from "./table.js";
 import { agentColor, findTheme } from "./theme.js";
 import { Axis, PAD, Timeline } from "./timeline.js";
 import { Traits } from "./traits.js";
+import { Troubles } from "./troubles.js";
 
 const POLL_MS = 1000;
-const NEAR = 2;
 
 export class EpisodeView {
   constructor(model, root, link) {
@@ -48,8 +49,7 @@ export class EpisodeView {
     this.series = [];
     this.plotWidth = 0;
     this.generation = 0;
-    this.problems = new Map();
-    this.broken = new Set();
+    this.troubles = new Troubles(this);
     this.closed = false;
     this.traits = new Traits(model);
     this.undo = [];
@@ -75,7 +75,7 @@ export class EpisodeView {
     findTheme(this);
     const count = this.model.get("_sides") ?? 1;
     for (let i = 0; i < count; i++) this.sides.push(new Side(i, "AB"[i], this.fetcher));
-    this.insist("episodes", () => this.link.ask({ ask: "episodes", side: 0 })).then(([listed]) => {
+    this.troubles.insist("episodes", () => this.link.ask({ ask: "episodes", side: 0 })).then(([listed]) => {
       this.episodes = listed;
       this.head.list(listed);
     }, () => {}); // what went wrong is shown already
@@ -134,32 +134,9 @@ export class EpisodeView {
     this.news.deaf();
   }
 
-  /** Show what is wrong, until it is well again; `what` tells troubles apart. */
-  fail(error, what = "view") {
-    if (error.message === "closed") return;
-    this.problems.set(what, error.message);
-    this.invalidate();
-  }
-
-  well(what) {
-    if (this.problems.delete(what)) this.invalidate();
-  }
-
-  /** Ask, and where that fails show why and ask again, a few times. */
-  async insist(what, ask, isOver = () => false) {
-    for (let tries = 1; ; tries++) {
-      try {
-        const answer = await ask();
-        this.well(what);
-        return answer;
-      } catch (error) {
-        if (this.closed || isOver()) throw error;
-        this.fail(error, what);
-        if (tries === MOST_TRIES) throw error;
-        await new Promise((done) => setTimeout(done, RETRY_MS * tries));
-        if (this.closed || isOver()) throw error;
-      }
-    }
+  /** Show what is wrong, until it is well again. */
+  fail(error, what) {
+    this.troubles.add(error, what);
   }
 
   // -- what is shown
@@ -181,7 +158,7 @@ export class EpisodeView {
   async openEpisode(k, row = 0, tell = true) {
     const turn = ++this.generation;
     this.opening = true;
-    for (const what of ["view", "episode", "events", "panel"]) this.well(what);
+    for (const what of ["view", "episode", "events", "panel"]) this.troubles.well(what);
     const before = this.k;
     this.k = k;
     const open = () => {
@@ -190,7 +167,7 @@ export class EpisodeView {
     };
     try {
       if (this.built) await open();
-      else await this.insist("episode", open, () => turn !== this.generation); // there is nothing else to look at
+      else await this.troubles.insist("episode", open, () => turn !== this.generation); // there is nothing else to look at
     } catch (error) {
       if (turn !== this.generation || this.closed) return;
       this.k = before;
@@ -241,12 +218,12 @@ export class EpisodeView {
     if (turn !== this.generation || this.closed) return;
     const isOver = () => turn !== this.generation;
     try {
-      const [found] = await this.insist("events", () => this.link.ask({ ask: "events", side: 0, episode: this.k }), isOver);
+      const [found] = await this.troubles.insist("events", () => this.link.ask({ ask: "events", side: 0, episode: this.k }), isOver);
       if (turn !== this.generation || this.closed) return;
       this.events = found.events;
       this.notes = found.notes;
       if (this.sides.length > 1) {
-        const [difference] = await this.insist("events", () => this.link.ask({ ask: "difference", episode: this.sides[0].k, other: this.sides[1].k }), isOver);
+        const [difference] = await this.troubles.insist("events", () => this.link.ask({ ask: "difference", episode: this.sides[0].k, other: this.sides[1].k }), isOver);
         if (turn !== this.generation || this.closed) return;
         this.difference = difference;
         if (difference.row !== null) this.events = [...this.events, ["difference", difference.row, difference.text]].sort((a, b) => a[1] - b[1]);
@@ -286,7 +263,7 @@ export class EpisodeView {
     this.shownPanels = new Map(about.panels.map((panel) => [`${panel.kind}/${panel.variable}`, panel.shown]));
     this.panels = [];
     this.series = [];
-    this.broken.clear();
+    this.troubles.broken.clear();
     const shown = about.panels.filter((p) => p.shown);
     this.lacking = this.sides.slice(1).flatMap((side) => {
       const names = [...new Set(shown.map((p) => p.variable).filter((name) => name && !side.has(name, about.variables[name])))];
@@ -294,7 +271,7 @@ export class EpisodeView {
     });
     this.topPanels = shown.filter((p) => !["lines", "steps", "table"].includes(p.kind)).length;
     for (const panel of shown) {
-      this.safely(panel, () => {
+      this.troubles.safely(panel, () => {
         if (panel.kind === "picture") this.panels.push(new PicturePanel(this, panel));
         else if (panel.kind === "map") this.panels.push(new MapPanel(this, panel));
         else if (panel.kind === "table") this.panels.push(new TablePanel(this, panel));
@@ -311,24 +288,13 @@ export class EpisodeView {
     this.moved();
   }
 
-  /** One panel that fails leaves the others alone; what is wrong with it is said once. */
-  safely(panel, act) {
-    try {
-      act();
-    } catch (error) {
-      if (this.broken.has(panel)) return;
-      this.broken.add(panel);
-      this.fail(new Error(`Panel ${panel.name ?? panel.variable ?? panel.kind ?? panel.panel?.kind ?? ""}: ${error.message}`), "panel");
-    }
-  }
-
   // -- moving
 
   goTo(row, how = "jump") {
     if (how === "kernel" && (this.opening || !this.n)) this.laterRow = row; // Python set the episode and the step
     if (!this.n || (how === "kernel" && this.opening)) return;
     const to = clamp(Math.round(row), 0, this.n - 1);
-    if (how === "kernel" && this.playing && this.isNear(to)) return; // a linked viewer that plays too: each has a clock of its own
+    if (how === "kernel" && this.playing && isNear(this, to)) return; // a linked viewer that plays too: each has a clock of its own
     if (how !== "play" && this.playing) this.began = null;
     if (how === "key" && this.playing) this.play(false);
     if (to === this.row) return;
@@ -337,11 +303,6 @@ export class EpisodeView {
     if (how !== "kernel") this.traits.save({ step: to });
     this.follow();
     this.moved();
-  }
-
-  isNear(row) {
-    const away = Math.abs(row - this.row);
-    return Math.min(away, this.loop ? this.n - away : away) <= NEAR;
   }
 
   /** Keep the cursor inside what the series show. */
@@ -382,35 +343,6 @@ export class EpisodeView {
     this.loop = loop;
     if (tell) this.traits.save({ loop });
     this.invalidate();
-  }
-
-  /**
-   * Advance by the wall clock: what comes too late is left out, and nothing drifts.
-   *
-   * The times of frames are rounded, and come a little early or late. At one step per frame, going by them alone would show a step
-   * twice and leave out the next one, again and again; so the next step may come up to half a step early.
-   */
-  advance(now) {
-    if (!this.playing) return;
-    this.began ??= { now, row: this.row };
-    const due = this.began.row + ((now - this.began.now) * this.speed) / 1000;
-    if (due < this.row + 0.5) return;
-    const to = Math.max(this.row + 1, Math.floor(due));
-    if (to > this.n - 1) {
-      if (this.loop && this.n > 1) {
-        this.began.row -= to - (to % this.n); // the clock goes on: what is left of a step counts in the next round
-        this.row = to % this.n;
-      } else {
-        this.row = this.n - 1;
-        if (!this.live) this.playing = false;
-        else this.began = null;
-        this.traits.save({ playing: this.playing });
-      }
-    } else this.row = to;
-    this.direction = 1;
-    this.traits.save({ step: this.row });
-    this.follow();
-    this.moved();
   }
 
   jump(way) {
@@ -487,8 +419,8 @@ export class EpisodeView {
     if (!this.built || this.closed) return;
     const list = [];
     for (const side of this.sides) side.wanted.clear();
-    for (const panel of this.panels) this.safely(panel, () => panel.wants(this.row, this.direction, list));
-    for (const row of this.series) this.safely(row, () => row.wants(list, this.row));
+    for (const panel of this.panels) this.troubles.safely(panel, () => panel.wants(this.row, this.direction, list));
+    for (const row of this.series) this.troubles.safely(row, () => row.wants(list, this.row));
     this.fetcher.want("parts", list);
   }
 
@@ -506,9 +438,9 @@ export class EpisodeView {
       this.drawNothing();
       return;
     }
-    this.advance(now);
-    for (const panel of this.panels) this.safely(panel, () => panel.draw(this.row));
-    for (const row of this.series) this.safely(row, () => row.draw(this.row));
+    advance(this, now);
+    for (const panel of this.panels) this.troubles.safely(panel, () => panel.draw(this.row));
+    for (const row of this.series) this.troubles.safely(row, () => row.draw(this.row));
     this.timeline.draw(this.row);
     this.axis.draw();
     this.bar.draw();
@@ -524,13 +456,9 @@ export class EpisodeView {
 
   /** Before there is anything to draw, say what is wrong. */
   drawNothing() {
-    const wrong = this.wrong();
+    const wrong = this.troubles.worst();
     this.pictures.replaceChildren(...(wrong ? [make("p", { class: "sl-none sl-wrong", role: "alert", text: wrong })] : []));
     this.bar.draw();
-  }
-
-  wrong() {
-    return [...this.problems.values()][0] || this.fetcher.trouble();
   }
 
   status() {
