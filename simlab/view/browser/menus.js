@@ -1,6 +1,6 @@
 // What opens at a button: who is shown, which panels, which bookmarks, which keys.
 
-import { icon, make, say } from "./base.js";
+import { cut, icon, make, say } from "./base.js";
 
 const MOST_LISTED = 200;
 
@@ -57,7 +57,7 @@ function fillAgents(view, menu) {
     list.replaceChildren(...found.slice(0, MOST_LISTED).map((label) => make("label", { class: "sl-check" }, make("input", {
       type: "checkbox", checked: view.agents.includes(label),
       on: { change: (e) => view.showAgents(e.target.checked ? everybody.filter((a) => a === label || view.agents.includes(a)) : view.agents.filter((a) => a !== label)) },
-    }), make("i", { class: "sl-dot", style: `--sl-dot: ${view.colorOf(label) ?? "transparent"}` }), make("span", { text: String(label) }))));
+    }), make("i", { class: "sl-dot", style: `--sl-dot: ${view.colorOf(label) ?? "transparent"}` }), make("span", { text: cut(label), title: label }))));
     say(told, found.length > MOST_LISTED ? `${MOST_LISTED} of ${found.length} are listed; type to find others` : "");
   };
   fill();
@@ -88,7 +88,7 @@ export function marksMenu(view) {
       make("div", { class: "sl-menu-head" }, note, make("button", { type: "button", class: "sl-word", text: "set", on: { click: add } })),
       make("div", { class: "sl-list" }, ...marks.map(({ mark, i }) => make("div", { class: "sl-mark" },
         make("button", { type: "button", class: "sl-word", text: `episode ${mark.episode}, step ${mark.step}`, on: { click: () => view.jumpTo(mark) } }),
-        make("span", { class: "sl-hint", text: mark.note ?? "" }),
+        make("span", { class: "sl-hint", text: cut(mark.note ?? "", 200) }),
         make("button", { type: "button", class: "sl-word", "aria-label": "Remove the bookmark", text: "×", on: { click: () => { view.removeBookmark(i); menu.refresh(); } } })))),
       make("p", { class: "sl-hint", text: view.bookmarksNote || (marks.length ? "" : "No bookmarks yet.") }),
     ];

@@ -69,14 +69,14 @@ export class PicturePanel {
 
   makeCell(side, person, variable) {
     const [height, width] = variable.image;
-    const label = person ? String(person.label) : this.name;
+    const label = person ? person.name : this.name;
     const canvas = make("canvas", { width, height, role: "img", "aria-label": `${this.name} of ${label}` });
     canvas.style.aspectRatio = `${width} / ${height}`;
     const state = make("span", { class: "sl-state" });
     const words = this.view.sides.length > 1 ? `${side.letter} · ${label}` : label;
     const named = person || this.view.sides.length > 1;
     const caption = named ? make("figcaption", {}, person ? make("i", { class: "sl-dot", style: `--sl-dot: ${person.color}` }) : null,
-      make("span", { class: "sl-name", text: words, title: words }), state) : null;
+      make("span", { class: "sl-name", text: words, title: person?.label ?? words }), state) : null;
     if (!named) this.legend.before(state);
     const screen = make("div", { class: "sl-screen" }, canvas, make("span", { class: "sl-veil" }));
     const cell = {

@@ -1,6 +1,6 @@
 // Series: one low row for each channel, a line for each agent; what agents did as steps with names. Drawn once; only the cursor moves.
 
-import { clamp, make, say, short } from "./base.js";
+import { clamp, inert, make, say, short } from "./base.js";
 
 const LOW_ROW = 40;
 const LANE = 13;
@@ -288,7 +288,7 @@ export class SeriesRow {
         const values = row < side.n ? side.valuesAt(this.name, agents, index, row, null) : undefined;
         const value = values?.[this.at];
         const named = this.names && value !== undefined ? this.names[Number(value)] : undefined;
-        shown.push([values === null ? "…" : value === undefined ? "–" : named ?? value, person.color, person.label]);
+        shown.push([values === null ? "…" : value === undefined ? "–" : named ?? value, person.color, person.label === null ? "" : inert(person.label)]);
       });
     }
     while (this.spans.length < shown.length) {
@@ -303,7 +303,7 @@ export class SeriesRow {
       if (span.dataset.color !== shown[i][1]) {
         span.dataset.color = shown[i][1];
         span.style.color = shown[i][1];
-        span.title = shown[i][2] ?? "";
+        span.title = shown[i][2];
       }
     });
   }

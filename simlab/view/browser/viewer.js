@@ -1,6 +1,6 @@
 // The viewer of an episode: one cursor over pictures, series, map and table. Everything is drawn here; the kernel only sends bytes.
 
-import { News, clamp, make } from "./base.js";
+import { News, clamp, cut, make } from "./base.js";
 import { Bar, Head } from "./controls.js";
 import { customPanel } from "./custom.js";
 import { budget } from "./decode.js";
@@ -240,7 +240,7 @@ export class EpisodeView {
 
   people(dim) {
     const known = new Set(this.sides.flatMap((side) => side.about?.populations.find((p) => p.dim === dim)?.agents ?? []));
-    return this.agents.filter((label) => known.has(label)).map((label) => ({ label, color: this.colorOf(label) }));
+    return this.agents.filter((label) => known.has(label)).map((label) => ({ label, name: cut(label), color: this.colorOf(label) }));
   }
 
   colorOf(label) {
