@@ -63,7 +63,8 @@ class PanelKind:
     suits : callable
         Takes an `Episode` and the name of a variable, returns whether the kind suits it.
     script : str
-        JavaScript of kinds that were added: a module whose default export is ``{render(api) { ... return {draw(row) {}} }}``.
+        JavaScript of kinds that were added: a module whose default export is ``{render(api) { ... return {draw(row) {}} }}``; see
+        `register_panel`.
     """
 
     name: str
@@ -111,7 +112,8 @@ def register_panel(name: str, suits: Callable[[Episode, str], bool], script: str
         Takes an `Episode` and the name of a variable; says whether the kind suits it. Kinds that were added are asked first.
     script : str
         An ES module. Its default export has ``render(api)``, which gets ``api.root`` (an element), ``api.panel``, ``api.value(agent)``
-        (the values at the cursor) and returns an object with ``draw(row)``.
+        (an array of the values at the cursor; null while they are on their way, undefined where nothing was logged) and returns an object
+        with ``draw(row)`` and, where there is something to take away, ``destroy()``.
 
     Raises
     ------

@@ -19,11 +19,9 @@ export class PicturePanel {
     this.legend = make("div", { class: "sl-legend" });
     this.grid = make("div", { class: "sl-pictures" });
     this.tuner = this.makeTuner();
-    const tune = button("tune", `Colours of ${this.name}`, () => {
-      this.tuner.hidden = !this.tuner.hidden;
-      tune.setAttribute("aria-expanded", String(!this.tuner.hidden));
-    }, { "aria-expanded": "false" });
-    tune.classList.add("sl-quiet");
+    const tune = button("tune", `Colours of ${this.name}`, () => this.openTuner(this.tuner.hidden), { "aria-expanded": "false" });
+    tune.classList.add("sl-quiet", "sl-tune");
+    this.tune = tune;
     this.root = make("section", { class: "sl-panel sl-picture-panel", "aria-label": `Pictures: ${this.name}` },
       make("header", { class: "sl-panel-head" }, this.title, this.facts, tune), this.tuner, this.grid, make("footer", { class: "sl-foot" }, this.legend, this.under));
     this.build();
@@ -243,6 +241,17 @@ export class PicturePanel {
   }
 
   // -- choosing colours
+
+  /** Open or close what chooses colours. Returns whether it was open. */
+  openTuner(open) {
+    const before = !this.tuner.hidden;
+    if (open === before) return before;
+    if (open) this.view.closeMenus();
+    else if (this.tuner.contains(document.activeElement)) this.tune.focus({ preventScroll: true });
+    this.tuner.hidden = !open;
+    this.tune.setAttribute("aria-expanded", String(open));
+    return before;
+  }
 
   makeTuner() {
     const variable = this.view.about.variables[this.name];

@@ -126,6 +126,7 @@ export class EpisodeView {
     cancelAnimationFrame(this.frame);
     clearTimeout(this.later);
     for (const undo of this.undo) undo();
+    for (const panel of this.panels) panel.destroy?.();
     this.fetcher.close();
     for (const side of this.sides) budget.dropAll(`${side.serial}.`);
     this.link.close();
@@ -254,6 +255,7 @@ export class EpisodeView {
 
   build() {
     const about = this.about;
+    for (const panel of this.panels) panel.destroy?.();
     this.shownPanels = new Map(about.panels.map((panel) => [`${panel.kind}/${panel.variable}`, panel.shown]));
     this.panels = [];
     this.series = [];
@@ -501,6 +503,7 @@ export class EpisodeView {
       open ||= !menu.body.hidden;
       menu.toggle(false);
     }
+    for (const panel of this.panels) open = panel.openTuner?.(false) || open;
     return open;
   }
 }

@@ -1,0 +1,129 @@
+"""What readers see and press, mostly on pages from a file, which need no server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import simlab
+from simlab.view.kinds import KINDS, register_panel
+from tests.browser.pages import Viewer, new_page, open_notebook, serious
+from tests.browser.servers import Server
+
+pytestmark = pytest.mark.browser
+
+
+@contextmanager
+def page_of(
+    browser: Any, run: Path, folder: Path, width: int = 1200, height: int = 900, **options: Any
+) -> Iterator[tuple[Viewer, list[str]]]:
+    """Export a run and open the page."""
+    with simlab.open_run(run) as ds:
+        ds.sim.export(folder / "page.html", **options)
+    with new_page(browser, width, height) as (page, complaints):
+        page.goto((folder / "page.html").as_uri())
+        yield Viewer(page), complaints
+
+
+# -- keys
+
+
+def test_keys_stay_where_they_belong(browser: Any, known_run: Path, tmp_path: Path) -> None:
+    panels = ["camera", "rewards", "table"]
+    with page_of(browser, known_run, tmp_path, episode=[0, 1], every=50, panels=panels) as (viewer, complaints):
+        page = viewer.page
+        page.add_style_tag(content=".sl-table { max-height: 60px !important; }")
+        table = viewer.root.locator(".sl-table")
+        table.focus()
+        for name in ("ArrowDown", "ArrowDown", "End", "ArrowUp"):
+            page.keyboard.press(name)
+        page.wait_for_function("() => document.querySelector('.sl-table').scrollTop > 40")
+        assert viewer.row == 0
+        assert viewer.root.locator(".sl-episode").first.evaluate("(e) => e.selectedIndex") == 0
+        page.keyboard.press("ArrowRight")
+        viewer.wait_row(1)
+        page.locator("input.sl-range").focus()
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Shift+ArrowUp")
+        viewer.wait_row(12)
+        page.keyboard.press("ArrowDown")
+        viewer.wait_row(11)
+        assert viewer.root.locator(".sl-episode").first.evaluate("(e) => e.selectedIndex") == 0
+        assert not complaints
+
+
+def test_the_window_for_colours_closes(browser: Any, known_run: Path, tmp_path: Path) -> None:
+    with page_of(browser, known_run, tmp_path, every=50, panels=["depth", "rewards"]) as (viewer, complaints):
+        tune, tuner = viewer.root.locator(".sl-tune"), viewer.root.locator(".sl-tuner")
+        tune.click()
+        picture, window = viewer.root.locator(".sl-screen").first.bounding_box(), tuner.bounding_box()
+        assert window["y"] + window["height"] <= picture["y"], "it covers the picture"
+        tuner.locator("select").first.focus()
+        viewer.page.keyboard.press("Escape")
+        assert not tuner.is_visible()
+        assert tune.evaluate("(e) => e === document.activeElement && e.getAttribute('aria-expanded') === 'false'")
+        tune.click()
+        viewer.root.locator(".sl-plot").first.click()
+        assert not tuner.is_visible()
+        tune.click()
+        tune.click()
+        assert not tuner.is_visible()
+        assert not complaints
+
+
+def test_keys_with_control_are_the_notebooks(browser: Any, lab: Server, known_run: Path) -> None:
+    with new_page(browser) as (page, complaints):
+        open_notebook(page, lab, f"import simlab; v = simlab.open_run({str(known_run)!r}).sim.view(); v")
+        viewer = Viewer(page)
+        dirty = "() => window.jupyterapp.shell.currentWidget.context.model.dirty"
+        for target in (viewer.root, viewer.root.locator(".sl-play"), viewer.root.locator("input.sl-range")):
+            page.evaluate("() => { window.jupyterapp.shell.currentWidget.context.model.dirty = true }")
+            target.focus()
+            page.keyboard.press("Control+s")
+            page.wait_for_function(f"() => !({dirty})()", timeout=10_000)
+        viewer.key("m", "d", "d")  # letters are still the viewer's
+        assert viewer.root.evaluate("(root) => [root, ...root.querySelectorAll('button')].every((e) => e.dataset.lmSuppressShortcuts)")
+        assert page.locator(".jp-Notebook .jp-CodeCell").count() == 2
+        assert not serious(complaints)
+
+
+# -- panels of one's own
+
+OWN = """
+export default { render(api) {
+  const text = document.createElement("b"); text.className = "own"; api.root.append(text);
+  return {
+    draw(row) {
+      if (row === 7) throw new Error("seven is too many");
+      text.textContent = ["bob", "ada", "nobody"].map((label) => api.value(label)?.[0] ?? String(api.value(label))).join(" ");
+    },
+    destroy() { window.destroyed = (window.destroyed ?? 0) + 1; },
+  };
+} };
+"""
+
+
+def test_a_panel_of_ones_own(browser: Any, known_run: Path, tmp_path: Path) -> None:
+    register_panel("own", lambda episode, name: name == "actions", OWN)
+    try:
+        with page_of(browser, known_run, tmp_path, every=50, agents=["ada", "bob"], panels=["actions", "rewards"]) as (viewer, complaints):
+            page = viewer.page
+            page.wait_for_function("() => document.querySelector('.own')?.textContent === '1 0 undefined'")
+            viewer.root.locator("button[aria-label='Agents that are shown']").click()
+            viewer.root.locator(".sl-word", has_text="none").click()
+            page.wait_for_function("() => window.destroyed === 1")
+            page.wait_for_function("() => document.querySelector('.own')?.textContent === '1 0 undefined'")
+            assert viewer.root.locator(".sl-status").inner_text() == ""
+            page.keyboard.press("Escape")
+            viewer.key(*["ArrowRight"] * 7)
+            viewer.wait_row(7)
+            viewer.key("ArrowRight")
+            viewer.wait_row(8)  # the viewer goes on
+            assert "failed in draw: seven is too many" in viewer.root.locator(".sl-broken").inner_text()
+            assert [text for text in complaints if "seven" not in text] == []
+    finally:
+        KINDS.pop("own")
