@@ -61,6 +61,11 @@ class Viewer:
         wide, high, text = self.cell(variable, label).locator("canvas").evaluate(_PIXELS)
         return np.frombuffer(base64.b64decode(text), np.uint8).reshape(high, wide, 4)[..., :3]
 
+    def drawn(self, series: str) -> np.ndarray[Any, Any]:
+        """Return what is drawn of a series: (height, width, 4)."""
+        wide, high, text = self.root.locator(f".sl-plot canvas[aria-label^='{series} ']").evaluate(_PIXELS)
+        return np.frombuffer(base64.b64decode(text), np.uint8).reshape(high, wide, 4)
+
     def key(self, *names: str) -> None:
         self.root.focus()
         for name in names:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import simlab
@@ -89,6 +90,53 @@ def test_keys_with_control_are_the_notebooks(browser: Any, lab: Server, known_ru
         assert viewer.root.evaluate("(root) => [root, ...root.querySelectorAll('button')].every((e) => e.dataset.lmSuppressShortcuts)")
         assert page.locator(".jp-Notebook .jp-CodeCell").count() == 2
         assert not serious(complaints)
+
+
+# -- series
+
+
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run of two long series: actions of which only two occur, and a line that leaves the numbers for a while."""
+    path = tmp_path_factory.mktemp("long") / "long.h5"
+    schema = simlab.Schema(
+        observations=[simlab.Variable("heat", dtype="float32")], actions=simlab.Variable("actions", dtype="int8", categories=tuple("abcde"))
+    )
+    steps = np.arange(60_000)
+    heat = np.sin(steps / 3000)
+    heat[20_000:40_000] = np.inf
+    with simlab.HDF5Logger(path, schema) as log:
+        log.log_episode({"heat": heat, "actions": np.where(steps % 3, 4, 0)}, agent_id="ada")
+    return path
+
+
+@pytest.mark.parametrize("page", [True, False], ids=["page", "kernel"])
+def test_long_series(browser: Any, request: pytest.FixtureRequest, long_run: Path, tmp_path: Path, page: bool) -> None:
+    def check(viewer: Viewer) -> None:
+        viewer.page.wait_for_function(
+            "() => [...document.querySelectorAll('.sl-values')].every((e) => e.textContent && e.textContent !== '…')"
+        )
+        ink = viewer.drawn("actions")
+        colored = np.ptp(ink[..., :3].astype(int), axis=2) > 60
+        lanes = [colored[round(3 + (i + 0.5) * (len(ink) - 6) / 5)].mean() for i in range(5)]
+        assert min(lanes[0], lanes[4]) > 0.9, lanes
+        assert lanes[1:4] == [0, 0, 0], "actions that nobody took"
+        colored = np.ptp(viewer.drawn("heat")[..., :3].astype(int), axis=2) > 60
+        wide = colored.shape[1]
+        middle = colored[:, int(0.4 * wide) : int(0.6 * wide)]
+        assert middle[:3].any(axis=0).all(), "no mark where it is infinite"
+        assert not middle[4:].any(), "a line where there is no number"
+
+    if page:
+        with page_of(browser, long_run, tmp_path) as (viewer, complaints):
+            check(viewer)
+            assert not complaints
+    else:
+        with new_page(browser) as (tab, complaints):
+            lab = request.getfixturevalue("lab")
+            open_notebook(tab, lab, f"import simlab; v = simlab.open_run({str(long_run)!r}).sim.view(); v")
+            check(Viewer(tab))
+            assert not serious(complaints)
 
 
 # -- panels of one's own

@@ -67,6 +67,8 @@ export class PageLink {
       for (const p of people) for (let row = 0; row < count; row++) for (let c = 0; c < picks.length; c++) data[to++] = at(p, row, c);
       return [{ ...header, shape: [people.length, count, picks.length], dtype: all.dtype }, [new Uint8Array(data.buffer), there]];
     }
+    const named = held.about.variables[name].categories || held.about.variables[name].dtype === "bool";
+    const occurred = named && !/^float/.test(all.dtype) ? new Uint32Array(people.length * points * picks.length) : null;
     const ends = new Float64Array(people.length * points * picks.length * 2).fill(NaN);
     people.forEach((p, i) => {
       for (let row = 0; row < count; row++) {
@@ -75,12 +77,14 @@ export class PageLink {
           const value = Number(at(p, row, c));
           const to = ((i * points + Math.floor(row / every)) * picks.length + c) * 2;
           if (Number.isNaN(value)) continue;
+          if (occurred && value >= 0 && value < 32) occurred[to / 2] |= 1 << value;
           if (!(ends[to] <= value)) ends[to] = value;
           if (!(ends[to + 1] >= value)) ends[to + 1] = value;
         }
       }
     });
-    return [{ ...header, shape: [people.length, points, picks.length, 2], dtype: "float64" }, [new Uint8Array(ends.buffer)]];
+    const octets = [ends, ...(occurred ? [occurred] : [])].map((numbers) => new Uint8Array(numbers.buffer));
+    return [{ ...header, shape: [people.length, points, picks.length, 2], dtype: "float64", occurred: occurred !== null }, octets];
   }
 }
 

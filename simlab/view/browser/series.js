@@ -123,7 +123,8 @@ export class SeriesRow {
     });
     context.setLineDash([]);
     context.globalAlpha = 1;
-    if (!this.limits && !this.names && parts.flat().some((p) => p.tiles.length)) this.note(context, wide, "not logged");
+    if (!lines.length) this.note(context, wide, view.about.variables[this.name].dim === null ? "not in this run" : "no agent of these is chosen");
+    else if (!this.limits && !this.names && parts.flat().some((p) => p.tiles.length)) this.note(context, wide, "no finite number");
     this.drawDifference(context);
   }
 
@@ -199,8 +200,14 @@ export class SeriesRow {
     context.lineWidth = 1.25;
     context.lineJoin = "round";
     const every = 2 ** level;
+    context.font = `11px ${this.view.font}`;
+    context.textAlign = "center";
+    context.textBaseline = "alphabetic";
     let open = false;
     let alone = null;
+    let told = -Infinity;
+    let column = -1;
+    let run = false;
     const stroke = () => {
       context.stroke();
       if (alone) context.fillRect(alone[0] - 1, alone[1] - 1, 2.5, 2.5); // a value without neighbours is a point
@@ -218,7 +225,22 @@ export class SeriesRow {
           continue;
         }
         const x = this.x(line.side, tile.first + (level ? Math.min(i * every + every / 2, tile.rows - 1) : i));
-        const y = this.y(low);
+        const beyond = [low, high].filter((end) => !Number.isFinite(end));
+        for (const end of new Set(beyond)) {
+          const top = end > 0;
+          if (Math.round(x) !== column) context.fillRect(Math.round(x) - 0.75, top ? 0 : this.height - 3, 1.5, 3); // one in each column of pixels
+          if (!run && x - told > 16) context.fillText(top ? "∞" : "−∞", Math.max(8, x), top ? 13 : this.height - 5); // and a word where they begin
+          if (!run) told = x;
+        }
+        if (beyond.length) column = Math.round(x);
+        run = beyond.length > 0;
+        const ends = [low, high].filter(Number.isFinite);
+        if (!ends.length) {
+          if (open) stroke();
+          open = false;
+          continue;
+        }
+        const y = this.y(ends[0]);
         if (!open) {
           context.beginPath();
           context.moveTo(x, y);
@@ -228,8 +250,7 @@ export class SeriesRow {
           context.lineTo(x, y);
           alone = null;
         }
-        if (high !== low) context.lineTo(x, this.y(high));
-        if (!Number.isFinite(low) || !Number.isFinite(high)) context.fillText(high > 0 ? "∞" : "−∞", x, high > 0 ? 10 : this.height - 2);
+        if (ends.length > 1 && high !== low) context.lineTo(x, this.y(high));
       }
     }
     if (open) stroke();
@@ -251,10 +272,18 @@ export class SeriesRow {
         const most = level ? tile.data[2 * base + 1] : least;
         if (Number.isNaN(least)) continue;
         const x = this.x(line.side, tile.first + i * every);
-        const top = this.laneY(least) - high / 2 + lane * (high / lanes);
-        context.fillRect(x - wide / 2, top, wide, level ? this.laneY(most) - this.laneY(least) + each : each);
+        for (const value of this.valuesOf(tile.occurred?.[base] ?? 0, least, most)) {
+          context.fillRect(x - (level ? 0 : wide / 2), this.laneY(value) - high / 2 + lane * (high / lanes), wide, each);
+        }
       }
     }
+  }
+
+  /** Which values occurred, by their bits; of values without one, the least and the greatest are known. */
+  valuesOf(bits, least, most) {
+    const found = new Set([least, most]);
+    for (let value = 0; bits; value++, bits >>>= 1) if (bits & 1) found.add(value);
+    return found;
   }
 
   drawDifference(context) {
