@@ -92,6 +92,52 @@ def test_keys_with_control_are_the_notebooks(browser: Any, lab: Server, known_ru
         assert not serious(complaints)
 
 
+# -- looks
+
+LOOKS = """(root) => {
+  const parse = (text) => text.match(/[0-9.]+/g).map(Number);
+  const light = ([r, g, b]) => [r, g, b].map((v) => v / 255).map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walk.nextNode()) {
+    const element = walk.currentNode.parentElement;
+    const shown = walk.currentNode.textContent.trim() && element.getClientRects().length;
+    if (!shown || element.closest('option, select, .sl-play, .sl-live')) continue;
+    const style = getComputedStyle(element);
+    const contrast = 1.05 / (light(parse(style.color)) + 0.05);
+    if (contrast < 4.5 || parseFloat(style.fontSize) < 11) found.push([walk.currentNode.textContent, contrast, style.fontSize]);
+  }
+  return found;
+}"""
+
+
+def test_text_can_be_read(browser: Any, known_run: Path, tmp_path: Path) -> None:
+    with page_of(browser, known_run, tmp_path, every=50, agents=["ada", "bob", "cyd"]) as (viewer, complaints):
+        viewer.page.wait_for_function("() => document.querySelectorAll('.sl-sign').length > 1")
+        assert viewer.root.evaluate(LOOKS) == []
+        assert viewer.root.locator(".sl-sign", has_text="reward").is_visible()
+        inside = "(e) => e.parentElement.getBoundingClientRect().bottom - e.getBoundingClientRect().bottom"
+        assert all(lane.evaluate(inside) >= -1 for lane in viewer.root.locator(".sl-lanes span").all())
+        assert not complaints
+
+
+def test_small_windows(browser: Any, known_run: Path, tmp_path: Path) -> None:
+    with page_of(browser, known_run, tmp_path, 960, 540, every=50, agents=["ada", "bob", "cyd"]) as (viewer, complaints):
+        for part in (".sl-play", ".sl-timeline"):
+            box = viewer.root.locator(part).bounding_box()
+            assert box["y"] + box["height"] < 540, "it is below the window"
+        viewer.page.set_viewport_size({"width": 392, "height": 800})
+        assert viewer.root.locator("select.sl-episode").bounding_box()["width"] > 180
+        assert viewer.root.evaluate("(root) => root.scrollWidth <= root.clientWidth")
+        for menu in viewer.root.locator(".sl-menu-root > button").all():
+            menu.click()
+            box = viewer.root.locator(".sl-menu:visible").bounding_box()
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= 392
+        assert not complaints
+
+
 # -- series
 
 

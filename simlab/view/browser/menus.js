@@ -20,6 +20,7 @@ export class Menu {
       this.view.closeMenus(this);
       this.body.replaceChildren(...this.fill());
       this.body.classList.remove("sl-flip");
+      this.body.style.removeProperty("--sl-right");
     }
     this.body.hidden = !open;
     this.knob.setAttribute("aria-expanded", String(open));
@@ -27,6 +28,8 @@ export class Menu {
       const space = this.view.root.getBoundingClientRect();
       const box = this.body.getBoundingClientRect();
       this.body.classList.toggle("sl-flip", box.right > space.right);
+      const beyond = space.left + 4 - this.body.getBoundingClientRect().left;
+      if (beyond > 0) this.body.style.setProperty("--sl-right", `${-beyond}px`);
       this.body.querySelector("input, button, select")?.focus({ preventScroll: true });
     } else if (this.body.contains(document.activeElement)) this.knob.focus({ preventScroll: true });
   }

@@ -3,7 +3,7 @@
 import { clamp, inert, make, say, short } from "./base.js";
 
 const LOW_ROW = 40;
-const LANE = 13;
+const LANE = 14;
 const MOST_VALUES = 4;
 
 /** The rows of a panel: one for each channel that is shown. */
@@ -331,7 +331,8 @@ export class SeriesRow {
       say(span, typeof shown[i][0] === "string" ? shown[i][0] : short(shown[i][0], shown.length > 1 ? 3 : 5));
       if (span.dataset.color !== shown[i][1]) {
         span.dataset.color = shown[i][1];
-        span.style.color = shown[i][1];
+        span.style.setProperty("--sl-dot", shown[i][1]);
+        span.classList.toggle("sl-whose", shown[i][2] !== "");
         span.title = shown[i][2];
       }
     });

@@ -482,6 +482,8 @@ export class EpisodeView {
   }
 
   measure() {
+    const width = this.root.clientWidth;
+    if (width) this.root.classList.toggle("sl-narrow", width < 600);
     const box = this.timeline.box.getBoundingClientRect();
     if (!box.width) {
       // Hidden for the moment, as while Jupyter changes its theme: look again, and keep what there was.
