@@ -182,6 +182,20 @@ def test_a_file_written_again_is_told(run: Path) -> None:
     assert "written again" in told["error"]
 
 
+def test_the_timestep_of_a_row(tmp_path: Path) -> None:
+    with simlab.HDF5Logger(tmp_path / "sparse.h5") as log:
+        for episode in range(2):
+            log.begin_episode()
+            for step in range(episode, 200, 10):
+                log.log_agent_step("a", step, {"rewards": 1.0})
+    with simlab.open_run(tmp_path / "sparse.h5") as ds:
+        viewer = ds.sim.view(1, step=3)
+        moments = [[0, 0], [0, 19], [1, 3], [0, 20], [1, 20], [7, 0], [0, -1]]
+        answer, _ = asked(viewer, {"ask": "steps", "side": 0, "moments": moments})
+        assert answer["steps"] == [0, 190, 31, None, None, None, None]
+        assert "step 31" in viewer._still()["text/plain"]
+
+
 # -- events
 
 
@@ -317,7 +331,7 @@ def test_the_first_difference(run: Path) -> None:
         changed = ds.assign(food=ds.food.where(ds.time != 7, 99)).assign()
         changed["food"].attrs = ds.food.attrs
         other = ds.sim.view(0, other=changed)
-        assert other.difference == {"row": 7, "text": "first difference: food at row 7"}
+        assert other.difference == {"row": 7, "text": "first difference: food at step 7"}
         told, _ = asked(other, {"ask": "difference", "episode": 0, "other": 0})
         assert told["row"] == 7
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from simlab.conventions import ATTR_ENVIRONMENT_TYPE, ATTR_MODALITY, EPISODE
+from simlab.conventions import ATTR_ENVIRONMENT_TYPE, ATTR_MODALITY, EPISODE, STEP, TIME
 from simlab.view.blocks import Layout, Presence
 from simlab.view.frames import Episode
 from simlab.view.kinds import KINDS, Panel, channel_numbers, choose_panels, map_places
@@ -182,7 +182,7 @@ def find_scale(
         there = (
             np.concatenate([presence(name, agents if dim else None, int(r), int(r) + 1).reshape(-1, 1) for r in rows], axis=1)
             if (every > 1)
-            else presence(name, agents if dim else None, 0, total).reshape(-1, total)
+            else presence(name, agents if dim else None, 0, total).reshape(len(agents), total)
         )
         wanted: dict[Any, Any] = {clock: slice(None, None, every)}
         values = np.asarray(data.isel(wanted | ({dim: agents} if dim else {})).values)
@@ -220,6 +220,21 @@ def episode_list(ds: xr.Dataset) -> dict[str, Any]:
     out: dict[str, Any] = {"numbers": _arithmetic(numbers), "count": len(numbers), "names": None}
     if len(numbers) <= _MOST_EPISODES:
         out["names"] = [" · ".join(entry_facts(table, place)) for place in range(len(numbers))]
+    return out
+
+
+def steps_of(ds: xr.Dataset, moments: Sequence[tuple[int, int]]) -> list[int | None]:
+    """Return the timestep that was logged at rows of episodes, given as pairs; None where there is no such row."""
+    if EPISODE not in ds.coords or not moments:
+        return [None] * len(moments)
+    numbers, time = np.asarray(ds[EPISODE].values), np.asarray(ds[TIME].values)
+    steps = np.asarray(ds[STEP].values) if STEP in ds.variables else time
+    out: list[int | None] = []
+    for k, row in moments:
+        first = int(np.searchsorted(numbers, k))
+        at = first + row
+        there = row >= 0 and at < len(numbers) and numbers[at] == k
+        out.append(None if not there else int(steps[at] if steps.ndim == 1 else time[at] - time[first]))
     return out
 
 

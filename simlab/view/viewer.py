@@ -329,5 +329,6 @@ class EpisodeViewer(anywidget.AnyWidget):
         except Exception as error:  # the live viewer is worth more than its stand-in
             warnings.warn(f"The picture that stands for the viewer could not be made: {error}", RuntimeWarning, stacklevel=2)
             picture = b""
-        text = f"Episode {self.episode}, step {self.step} of {self._title or 'a run'}"
+        steps = self._opened().episode.steps
+        text = f"Episode {self.episode}, step {steps[self._row()] if len(steps) else 0} of {self._title or 'a run'}"
         return {"text/html": poster_html(self._poster, picture, text), "text/plain": f"{text} (viewer)"}

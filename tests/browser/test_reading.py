@@ -12,7 +12,7 @@ import pytest
 
 import simlab
 from simlab.view.kinds import KINDS, register_panel
-from tests.browser.pages import Viewer, new_page, open_notebook, serious
+from tests.browser.pages import Viewer, new_page, open_notebook, serious, wait_for_python
 from tests.browser.servers import Server
 
 pytestmark = pytest.mark.browser
@@ -136,6 +136,90 @@ def test_small_windows(browser: Any, known_run: Path, tmp_path: Path) -> None:
             assert box["x"] >= 0
             assert box["x"] + box["width"] <= 392
         assert not complaints
+
+
+# -- steps and names
+
+LABEL = "\u202egnp.exe\x1b[31m" + "A" * 290
+
+
+@pytest.fixture(scope="module")
+def sparse_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run with a row for every tenth step, agents of odd names, and an episode without steps."""
+    path = tmp_path_factory.mktemp("sparse") / "sparse.h5"
+    with simlab.HDF5Logger(path) as log:
+        for episode in range(2):
+            log.begin_episode()
+            for step in range(0, 500, 10):
+                for agent in (LABEL, "bob"):
+                    log.log_agent_step(agent, step, {"rewards": float(step), "view": np.full((4, 4, 3), episode, np.uint8)})
+                log.log_env_step(step, {"note": LABEL})
+            log.end_episode()
+        log.begin_episode()
+        log.end_episode()
+    return path
+
+
+def test_steps_are_those_that_were_logged(browser: Any, sparse_run: Path, tmp_path: Path) -> None:
+    with page_of(browser, sparse_run, tmp_path, episode=[0, 1, 2], panels=["rewards"]) as (viewer, complaints):
+        page = viewer.page
+        viewer.key(*["Shift+ArrowRight"] * 3, *["ArrowRight"] * 7)
+        viewer.wait_row(37)
+        assert viewer.root.locator(".sl-now").inner_text() == "step 370"
+        marks = viewer.root.locator(".sl-mark button").first
+        viewer.key("m")
+        assert viewer.root.locator("input[placeholder='note for step 370']").is_visible()
+        page.keyboard.press("Enter")
+        viewer.key("m")
+        assert marks.inner_text() == "episode 0, step 370"
+        page.keyboard.press("Escape")
+        viewer.key("ArrowDown")
+        viewer.wait_row(0)
+        viewer.key("m")
+        page.wait_for_function("() => document.querySelector('.sl-mark button').textContent === 'episode 0, step 370'")
+        page.keyboard.press("Escape")
+        viewer.key("ArrowDown")
+        page.wait_for_function("() => document.querySelector('.sl-end').textContent === 'no steps'")
+        viewer.key("m")
+        assert viewer.root.locator("input[placeholder='this episode has no steps']").is_disabled()
+        assert not complaints
+
+
+def test_labels_are_inert_and_short(browser: Any, sparse_run: Path, tmp_path: Path) -> None:
+    with page_of(browser, sparse_run, tmp_path, episode=0, panels=["view", "rewards", "table"]) as (viewer, complaints):
+        viewer.root.locator("button[aria-label='Agents that are shown']").click()
+        told = viewer.root.evaluate(
+            """(root) => [root.innerText, ...[...root.querySelectorAll('*')]
+              .flatMap((e) => [e.title ?? '', e.getAttribute('aria-label') ?? ''])]"""
+        )
+        assert not [text for text in told if "\u202e" in text or "\x1b" in text]
+        assert "\ufffdgnp.exe\ufffd[31mAAA" in told[0]
+        assert any(len(text) > 290 for text in told[1:]), "the whole label is nowhere"
+        lengths = viewer.root.locator("[aria-label]").evaluate_all("(all) => all.map((e) => e.getAttribute('aria-label').length)")
+        assert max(lengths) < 80
+        head = viewer.root.locator(".sl-table thead th").all()
+        assert all(cell.evaluate("(e) => e.scrollWidth <= e.clientWidth") for cell in head)
+        box = viewer.root.locator(".sl-menu .sl-check input").first
+        box.click()
+        box.click()
+        assert viewer.root.locator(".sl-cell").count() == 2, "the label is not the agent's any more"
+        assert not complaints
+
+
+def test_large_numbers_are_agents(browser: Any, lab: Server, tmp_path: Path) -> None:
+    large = 2**60 + 1
+    with simlab.HDF5Logger(tmp_path / "large.h5") as log:
+        log.begin_episode()
+        for agent in (7, 11, large):
+            log.log_agent_step(agent, 0, {"rewards": 1.0})
+    with new_page(browser) as (page, complaints):
+        open_notebook(page, lab, f"import simlab; v = simlab.open_run({str(tmp_path / 'large.h5')!r}).sim.view(); v")
+        viewer = Viewer(page)
+        viewer.root.locator("button[aria-label='Agents that are shown']").click()
+        viewer.root.locator(".sl-menu .sl-check", has_text="7").first.click()
+        wait_for_python(page, "print(v.agents)", f"[11, {large}]")
+        assert viewer.root.locator(".sl-menu .sl-check").nth(2).inner_text().strip() == str(large)
+        assert not serious(complaints)
 
 
 # -- series

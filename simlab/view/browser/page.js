@@ -1,5 +1,6 @@
 // A page that stands alone: the same viewer, its questions answered from what the page holds.
 
+import { Rows } from "./base.js";
 import { canInflate, inflate, typed } from "./decode.js";
 import { tileRows } from "./side.js";
 import { EpisodeView } from "./viewer.js";
@@ -18,6 +19,7 @@ export class PageLink {
   async ask(question) {
     const { ask, episode, name } = question;
     if (ask === "episodes") return [this.data.episodes, []];
+    if (ask === "steps") return [{ steps: question.moments.map(([k, row]) => this.stepAt(this.data.held[k]?.about, row)) }, []];
     const held = this.data.held[episode];
     if (!held) throw new Error(`episode ${episode} is not in this page`);
     if (ask === "episode") return [held.about, []];
@@ -26,6 +28,9 @@ export class PageLink {
     if (ask === "block") return this.block(held, question);
     if (ask === "tile") return this.tile(held, question);
     throw new Error(`this page has no ${ask}`);
+  }
+  stepAt(about, row) {
+    return about && row < about.n ? new Rows(about.steps).at(row) : null;
   }
   block(held, { name, block, chunk }) {
     const found = held.blocks[name]?.[`${block}/${chunk}`];

@@ -397,6 +397,7 @@ export class EpisodeView {
   // -- bookmarks
 
   addBookmark(note) {
+    if (!this.n) return;
     this.keepBookmarks([...this.bookmarks, { episode: this.k, step: this.row, note: note ?? "" }]);
   }
 
