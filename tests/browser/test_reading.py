@@ -269,6 +269,52 @@ def test_long_series(browser: Any, request: pytest.FixtureRequest, long_run: Pat
             assert not serious(complaints)
 
 
+# -- maps
+
+
+def test_a_map_of_very_many(browser: Any, lab: Server, tmp_path: Path) -> None:
+    schema = simlab.Schema(observations=[simlab.Variable("place", (3,), "float32", channels=("up", "east", "north"), units="m")])
+    with simlab.HDF5Logger(tmp_path / "many.h5", schema) as log:
+        log.begin_episode()
+        for step in range(3):
+            for i in range(600):
+                if i != 5 or step == 0:
+                    log.log_agent_step(f"a{i}", step, {"place": [0, i % 30, i // 30]})
+    code = "import simlab; from simlab.view.kinds import Panel"
+    with new_page(browser) as (page, complaints):
+        view = "sim.view(step=1, agents=['a599'], panels=[Panel('map', variable='place', x='east', y='north')])"
+        open_notebook(page, lab, f"{code}; v = simlab.open_run({str(tmp_path / 'many.h5')!r}).{view}; v")
+        viewer = Viewer(page)
+        facts = viewer.root.locator(".sl-panel[aria-label='Map'] .sl-facts")
+        page.wait_for_function("() => document.querySelector('.sl-map canvas').dataset.row === '1'")
+        assert facts.inner_text() == "511 here of 512 drawn, 600 in all"
+        ink = viewer.pixels_of(".sl-map canvas").astype(int)
+        assert (np.abs(ink - (0xD5, 0x5E, 0x00)).sum(axis=2) < 12).sum() > 20, "the chosen agent is not on the map"
+        assert not serious(complaints)
+
+
+def test_a_map_of_two_populations(browser: Any, tmp_path: Path) -> None:
+    place = simlab.Variable("place", (2,), "float32", channels=("x", "y"))
+    kinds = {"birds": simlab.Schema(observations=[place]), "cats": simlab.Schema(observations=[place])}
+    schema = simlab.Schema(populations=kinds, agents={"birds": ["b0", "b1"], "cats": ["c0"]})
+    with simlab.HDF5Logger(tmp_path / "two.h5", schema) as log:
+        log.begin_episode()
+        for step in range(30):
+            log.log_agent_step("b0", step, {"place": [step, 0]})
+            log.log_agent_step("c0", step, {"place": [step, 20]})
+        log.log_agent_step("b1", 30, {"place": [0, 0]})
+    with page_of(browser, tmp_path / "two.h5", tmp_path) as (viewer, complaints):
+        viewer.key("PageDown", "ArrowLeft")
+        viewer.page.wait_for_function("() => document.querySelector('.sl-map canvas').dataset.row === '29'")
+        assert viewer.root.locator(".sl-panel[aria-label='Map'] .sl-facts").inner_text() == "birds: 1 of 2 here · cats: 1 of 1 here"
+        viewer.root.locator("button[aria-label='Agents that are shown']").click()
+        viewer.root.locator(".sl-menu .sl-check", has_text="c0").click()
+        viewer.page.keyboard.press("Escape")
+        dark = viewer.drawn("cats.place x")[..., :3].astype(int).sum(axis=2) < 600
+        assert dark.sum() > 60, "it does not say that nobody is chosen"
+        assert not complaints
+
+
 # -- panels of one's own
 
 OWN = """

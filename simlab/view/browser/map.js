@@ -98,6 +98,7 @@ export class MapPanel {
     const told = crowds.map((crowd) => this.drawPeople(context, side, crowd, at, px, py, known ? world : null));
     this.drawOthers(context, row, px, py);
     say(this.facts, told.join(" · "));
+    if (this.facts.title !== this.facts.textContent) this.facts.title = this.facts.textContent;
     this.canvas.setAttribute("data-row", String(at));
   }
 
@@ -242,8 +243,9 @@ export class MapPanel {
       if (person) context.stroke();
     }
     const total = side.about.populations.find((p) => p.dim === variable.dim).agents.length;
-    const told = `${here} of ${everybody.length}`;
-    return `${this.places.length > 1 ? `${variable.dim}: ${told} here` : `${told} agents are here`}${total > everybody.length ? `; ${everybody.length} of ${total} are drawn` : ""}`;
+    const who = this.places.length > 1 ? `${variable.dim}: ` : "";
+    if (total > everybody.length) return `${who}${here} here of ${everybody.length} drawn, ${total} in all`;
+    return `${who}${here} of ${total} ${who ? "here" : "agents are here"}`;
   }
 }
 

@@ -15,6 +15,11 @@ export function seriesRows(view, panel) {
   return chosen.map((channel) => new SeriesRow(view, panel, channel, false));
 }
 
+/** A name that may go over several lines where its words end. */
+function breakable(name) {
+  return name.split(/(?<=[._])/).flatMap((part) => [inert(part), make("wbr")]);
+}
+
 export class SeriesRow {
   constructor(view, panel, channel, steps) {
     Object.assign(this, { view, panel, channel, steps });
@@ -31,7 +36,7 @@ export class SeriesRow {
     this.spans = [];
     const about = [variable.about, variable.unit].filter(Boolean).join(" · ");
     this.head = make("div", { class: "sl-label", title: [this.name, label, about].filter(Boolean).join(" · ") },
-      make("span", { class: "sl-label-name", text: label || this.name }), make("span", { class: "sl-label-more", text: label ? this.name : variable.unit }));
+      make("span", { class: "sl-label-name" }, ...breakable(label || this.name)), make("span", { class: "sl-label-more", text: label ? this.name : variable.unit }));
     this.ends = [make("span"), make("span")];
     if (!steps || !this.names) this.head.append(make("div", { class: "sl-limits", "aria-hidden": "true" }, ...this.ends));
     this.elements = [this.head, this.plot, this.values];
@@ -123,7 +128,7 @@ export class SeriesRow {
     });
     context.setLineDash([]);
     context.globalAlpha = 1;
-    if (!lines.length) this.note(context, wide, view.about.variables[this.name].dim === null ? "not in this run" : "no agent of these is chosen");
+    if (!lines.length) this.note(context, wide, view.about.variables[this.name].dim === null ? "not in this run" : "none of these agents is chosen");
     else if (!this.limits && !this.names && parts.flat().some((p) => p.tiles.length)) this.note(context, wide, "no finite number");
     this.drawDifference(context);
   }
