@@ -173,4 +173,5 @@ def which_occurred(values: Array, there: NDArray[np.bool_], every: int) -> NDArr
     named = there[..., np.newaxis] & (values >= 0) & (values < 32)
     padded = np.zeros((agents, points * every, channels), np.uint32)
     padded[:, :rows] = np.where(named, np.uint32(1) << np.where(named, values, 0).astype(np.uint32), np.uint32(0))
-    return np.bitwise_or.reduce(padded.reshape(agents, points, every, channels), axis=2)
+    bits: NDArray[np.uint32] = np.bitwise_or.reduce(padded.reshape(agents, points, every, channels), axis=2)
+    return bits
