@@ -44,6 +44,7 @@ export class Head {
     const other = view.sides[1]?.about;
     const facts = view.about.facts.slice(0, 3).join(" · ");
     say(this.facts, other ? `A: ${facts}   B: episode ${other.k} · ${other.facts.slice(0, 3).join(" · ")}` : this.episodes?.names ? "" : facts);
+    this.facts.title = this.facts.textContent;
     this.live.hidden = !view.live;
     this.agents.tell();
   }
