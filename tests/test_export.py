@@ -84,6 +84,18 @@ def test_a_page_of_several_episodes(run: Path, tmp_path: Path) -> None:
     assert data["episodes"]["count"] == 2
 
 
+def test_a_page_of_an_episode_without_steps(tmp_path: Path) -> None:
+    with simlab.HDF5Logger(tmp_path / "run.h5") as log:
+        log.begin_episode()
+        log.log_agent_step("a", 0, {"vision": np.zeros((4, 4, 3), np.uint8), "rewards": 1.0})
+        log.end_episode()
+        log.begin_episode()
+        log.end_episode()
+    with simlab.open_run(tmp_path / "run.h5") as ds:
+        ds.sim.export(tmp_path / "page.html", episode=[0, 1])
+    assert data_of(tmp_path / "page.html")["held"]["1"]["series"]["rewards"]["shape"] == [1, 0, 1]
+
+
 def test_a_large_page_is_refused_and_leaves_nothing(run: Path, tmp_path: Path) -> None:
     with simlab.open_run(run) as ds:
         for limit in (0.01, 0.35):

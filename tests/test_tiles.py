@@ -15,7 +15,7 @@ import simlab
 from simlab.errors import InputError
 from simlab.view.blocks import Presence
 from simlab.view.frames import Episode
-from simlab.view.tiles import BINS, channels_of, least_and_greatest, read_tile, tile_rows
+from simlab.view.tiles import BINS, channels_of, least_and_greatest, read_tile, tile_rows, which_occurred
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +110,30 @@ def test_least_and_greatest_lose_nothing(values: np.ndarray[Any, Any], every: in
             numbers = window[agent, :, channel][~np.isnan(window[agent, :, channel])]
             low, high = found[agent, point, channel]
             assert (np.isnan(low) and np.isnan(high)) if not numbers.size else (low, high) == (numbers.min(), numbers.max())
+
+
+def test_values_with_names_are_told_apart(tmp_path: Path) -> None:
+    """Of actions 0 and 4 alone, a point of many steps does not say that 1, 2 and 3 were taken too."""
+    schema = simlab.Schema(actions=simlab.Variable("actions", dtype="int8", categories=tuple("abcde")), rewards=simlab.Variable("rewards"))
+    actions = np.where(np.arange(3000) % 2, 4, 0)
+    actions[2000:2016] = 3
+    with simlab.HDF5Logger(tmp_path / "run.h5", schema) as log:
+        log.log_episode({"actions": actions, "rewards": np.ones(3000)}, agent_id="a")
+    with simlab.open_run(tmp_path / "run.h5") as ds:
+        header, (ends, masks) = tile(Episode(ds, 0), "actions", [0], 4, 0)
+        found = np.frombuffer(masks, np.uint32)
+        assert header["occurred"]
+        assert found.shape == (np.frombuffer(ends).size // 2,)
+        assert found[2000 // 16] == 1 << 3
+        assert set(np.delete(found, 2000 // 16).tolist()) == {1 | 1 << 4}
+        assert "occurred" not in tile(Episode(ds, 0), "rewards", [0], 4, 0)[0]
+
+
+def test_which_occurred() -> None:
+    values = np.array([[[0], [31], [32], [-1], [5]]], np.int64)
+    there = np.array([[True, True, True, True, False]])
+    assert which_occurred(values, there, 5).ravel().tolist() == [1 | 1 << 31]
+    assert which_occurred(np.array([[[True], [False], [True]]]), np.ones((1, 3), bool), 2).ravel().tolist() == [3, 2]
 
 
 def test_tiles_stay_small() -> None:

@@ -206,6 +206,20 @@ def test_a_file_written_again_is_told(run: Path) -> None:
     assert "written again" in told["error"]
 
 
+def test_the_timestep_of_a_row(tmp_path: Path) -> None:
+    with simlab.HDF5Logger(tmp_path / "sparse.h5") as log:
+        for episode in range(2):
+            log.begin_episode()
+            for step in range(episode, 200, 10):
+                log.log_agent_step("a", step, {"rewards": 1.0})
+    with simlab.open_run(tmp_path / "sparse.h5") as ds:
+        viewer = ds.sim.view(1, step=3)
+        moments = [[0, 0], [0, 19], [1, 3], [0, 20], [1, 20], [7, 0], [0, -1]]
+        answer, _ = asked(viewer, {"ask": "steps", "side": 0, "moments": moments})
+        assert answer["steps"] == [0, 190, 31, None, None, None, None]
+        assert "step 31" in viewer._still()["text/plain"]
+
+
 # -- events
 
 
@@ -251,6 +265,59 @@ def test_limits_of_a_panel_may_be_numpy_numbers(run: Path) -> None:
         assert about["panels"][0]["options"]["limits"] == [1, 9]
 
 
+@pytest.fixture
+def flock(tmp_path: Path) -> Path:
+    """Return a run of two populations whose positions have names of their own."""
+    place = simlab.Variable("place", (3,), "float32", channels=("height", "east", "north"), units="m")
+    spot = simlab.Variable("spot", (2,), "float32", channels=("x", "y"))
+    schema = simlab.Schema(
+        populations={
+            "birds": simlab.Schema(observations=[place], rewards=simlab.Variable("joy")),
+            "cats": simlab.Schema(observations=[spot]),
+        },
+        agents={"birds": [f"bird_{i}" for i in range(5)], "cats": [f"cat_{i}" for i in range(4)]},
+        environment=[simlab.Variable("ball", (2,), channels=("x", "y"))],
+    )
+    with simlab.HDF5Logger(tmp_path / "flock.h5", schema, seed=1) as log:
+        log.begin_episode()
+        for step in range(4):
+            for i in range(5):
+                log.log_agent_step(f"bird_{i}", step, {"place": [1, i, step], "joy": 1.0})
+            for i in range(step + 1):
+                log.log_agent_step(f"cat_{i}", step, {"spot": [i, step]})
+            log.log_env_step(step, {"ball": [0, step]})
+    return tmp_path / "flock.h5"
+
+
+def test_the_places_of_a_map(flock: Path) -> None:
+    with simlab.open_run(flock) as ds:
+        place, spot = "birds.place", "cats.spot"
+
+        def places(*panels: str | Panel) -> list[Any]:
+            about, _ = asked(ds.sim.view(panels=panels), {"ask": "episode", "side": 0, "episode": 0})
+            return next(panel["options"]["places"] for panel in about["panels"] if panel["kind"] == "map" and panel["shown"])
+
+        assert places("map") == [[spot, 0, 1]]
+        assert places(Panel("map", variable=place, x="east", y="north")) == [[place, 1, 2]]
+        assert places(Panel("map", x="east", y="north")) == [[place, 1, 2]]
+        assert places(Panel("map", place, x=2, y=0)) == [[place, 2, 0]]
+        for panel, error, words in (
+            (Panel("map", place), NotInRunError, "height, east, north"),
+            (Panel("map", place, x="nope", y="north"), NotInRunError, "no channel 'nope'; it has height, east, north"),
+            (Panel("map", x="nope", y="north"), NotInRunError, "height, east, north"),
+            (Panel("map", place, x="east"), InputError, "y=None"),
+            (Panel("map", "birds.joy"), InputError, "height, east, north"),
+            (Panel("map", "ball"), InputError, "a variable of agents"),
+        ):
+            with pytest.raises(error, match=words):
+                ds.sim.view(panels=[panel])
+
+
+def test_some_of_each_population_are_shown(flock: Path) -> None:
+    with simlab.open_run(flock) as ds:
+        assert ds.sim.view().agents == ["bird_0", "bird_1", "cat_0", "cat_1"]
+
+
 def test_a_kind_of_ones_own(run: Path) -> None:
     register_panel("dial", lambda episode, name: name == "food", "export default { render() { return {} } }")
     try:
@@ -262,6 +329,24 @@ def test_a_kind_of_ones_own(run: Path) -> None:
             register_panel("lines", lambda episode, name: True, "")
     finally:
         KINDS.pop("dial")
+
+
+def test_numbers_that_a_page_cannot_hold(tmp_path: Path) -> None:
+    large = 2**60 + 1
+    with simlab.HDF5Logger(tmp_path / "large.h5") as log:
+        log.begin_episode()
+        for agent in (7, 11, large):
+            log.log_agent_step(agent, 0, {"rewards": 1.0})
+    with simlab.open_run(tmp_path / "large.h5") as ds:
+        viewer = ds.sim.view()
+        about, _ = asked(viewer, {"ask": "episode", "side": 0, "episode": 0})
+        names = about["populations"][0]["agents"]
+        assert names == [7, 11, str(large)]
+        assert viewer.get_state("agents")["agents"] == names
+        viewer.set_state({"agents": names[1:]})
+        assert viewer.agents == [11, large]
+        with pytest.raises(AgentError):
+            viewer.set_state({"agents": [1152921504606847000]})
 
 
 # -- two sides
@@ -277,7 +362,7 @@ def test_the_first_difference(run: Path) -> None:
         changed = ds.assign(food=ds.food.where(ds.time != 7, 99)).assign()
         changed["food"].attrs = ds.food.attrs
         other = ds.sim.view(0, other=changed)
-        assert other.difference == {"row": 7, "text": "first difference: food at row 7"}
+        assert other.difference == {"row": 7, "text": "first difference: food at step 7"}
         told, _ = asked(other, {"ask": "difference", "episode": 0, "other": 0})
         assert told["row"] == 7
 

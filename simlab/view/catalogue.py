@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from simlab.conventions import ATTR_ENVIRONMENT_TYPE, ATTR_MODALITY, EPISODE
+from simlab.conventions import ATTR_ENVIRONMENT_TYPE, ATTR_MODALITY, EPISODE, STEP, TIME
 from simlab.view.blocks import Layout, Presence
-from simlab.view.choice import place_of
 from simlab.view.frames import Episode
-from simlab.view.kinds import KINDS, Panel, channel_numbers, choose_panels
+from simlab.view.kinds import KINDS, Panel, channel_numbers, choose_panels, map_places
 from simlab.view.paint import CHANNEL_COLORS, COLORMAPS, DARK, Scale, as_image, scale_of
 from simlab.view.tiles import channels_of
 
@@ -24,6 +23,8 @@ _SCALE_BYTES: Final = 48 << 20
 """What is read of a variable to find the limits of its pictures."""
 _SHORT: Final = 20_000
 _MOST_AGENTS: Final = 4
+_LARGEST: Final = (1 << 53) - 1
+"""JavaScript rounds larger numbers."""
 _MOST_EPISODES: Final = 2_000
 _HIDDEN_FACTS: Final = frozenset({"start", "length", "complete", "terminated", "truncated", "return_sum", "return_min", "return_max"})
 
@@ -60,6 +61,8 @@ def describe(ds: xr.Dataset, episode: Episode, layouts: dict[str, Layout], wante
         entry = _panel(episode, panel, i, shown)
         if panel.variable is not None and entry["options"].get("channels"):
             picked.setdefault(panel.variable, []).extend(entry["options"]["channels"])
+        for name, *numbers in entry["options"].get("places", ()) if panel.kind == "map" else ():
+            picked.setdefault(name, []).extend(numbers)
         told.append(entry)
     used = {panel.kind for panel, _ in panels}
     return {
@@ -68,45 +71,49 @@ def describe(ds: xr.Dataset, episode: Episode, layouts: dict[str, Layout], wante
         "kind": words(ds.attrs.get(ATTR_ENVIRONMENT_TYPE, "")),
         "clock": [int(episode.time[0]), int(episode.time[-1])] if len(episode.time) else [],
         "steps": _arithmetic(episode.steps),
-        "populations": [{"dim": dim, "agents": [_label(a) for a in episode.agents(dim)]} for dim in episode.populations],
+        "populations": [{"dim": dim, "agents": [agent_name(a) for a in episode.agents(dim)]} for dim in episode.populations],
         "variables": {name: _variable(episode, name, layouts.get(name), picked.get(name)) for name in episode.variables},
         "panels": told,
         "scripts": {name: kind.script for name, kind in KINDS.items() if kind.script and name in used},
-        "place": next(([p[0], p[1], p[2]] for name in episode.variables if (p := place_of(episode, name))), None),
         "colormaps": {name: list(anchors) for name, anchors in COLORMAPS.items()},
         "palette": ["#{:02x}{:02x}{:02x}".format(*color) for color in CHANNEL_COLORS],
     }
 
 
-def _label(agent: Hashable) -> str | int:
-    return agent if isinstance(agent, int) else str(agent)
+def agent_name(label: Hashable) -> str | int:
+    """Return what a page calls an agent: its label, as text where JavaScript has no such number.
+
+    Examples
+    --------
+    >>> agent_name("ada"), agent_name(7), agent_name(2**60 + 1)
+    ('ada', 7, '1152921504606846977')
+    """
+    return label if isinstance(label, int) and abs(label) <= _LARGEST else str(label)
+
+
+def agent_names(labels: Sequence[Hashable], _: Any = None) -> list[str | int]:
+    """Return what a page calls some agents; a widget sends its trait through this."""
+    return [agent_name(label) for label in labels]
+
+
+def agents_named(names: Any, viewer: Any) -> Any:
+    """Return the labels of the agents that a page named; a name that nobody has is left to whoever checks labels."""
+    if not viewer._desks:
+        return names
+    episode = viewer._opened().episode
+    known = {agent_name(label): label for dim in episode.populations for label in episode.agents(dim)}
+    return [known.get(name, name) if isinstance(name, (str, int)) else name for name in names]
 
 
 def _panel(episode: Episode, panel: Panel, number: int, shown: bool) -> dict[str, Any]:
     options = dict(panel.options)
-    if panel.variable is not None:
+    if panel.kind == "map":
+        options = {"places": map_places(episode, panel)}
+    elif panel.variable is not None:
         options["channels"] = channel_numbers(episode, panel.variable, options.get("channels"))
         if not isinstance(options.get("limits", ""), str):
             options["limits"] = [float(limit) for limit in options["limits"]]
-    elif panel.kind == "map":
-        options |= _map_options(episode, options)
     return {"id": number, "kind": panel.kind, "variable": panel.variable, "options": options, "shown": shown}
-
-
-def _map_options(episode: Episode, options: dict[str, Any]) -> dict[str, Any]:
-    name = options.get("variable")
-    place = next((p for v in episode.variables if (p := place_of(episode, v))), None)
-    if name is None and place is not None:
-        name = place[0]
-    if name is None:
-        return {"place": None}
-    episode.check(name)
-    x, y = options.get("x"), options.get("y")
-    if x is None or y is None:
-        found = place_of(episode, name)
-        return {"place": list(found) if found else None}
-    numbers = channel_numbers(episode, name, [x, y]) or [0, 1]
-    return {"place": [name, *numbers], "x": str(x), "y": str(y)}
 
 
 def _variable(episode: Episode, name: str, layout: Layout | None, picked: list[int] | None) -> dict[str, Any]:
@@ -177,7 +184,7 @@ def find_scale(
         there = (
             np.concatenate([presence(name, agents if dim else None, int(r), int(r) + 1).reshape(-1, 1) for r in rows], axis=1)
             if (every > 1)
-            else presence(name, agents if dim else None, 0, total).reshape(-1, total)
+            else presence(name, agents if dim else None, 0, total).reshape(len(agents), total)
         )
         wanted: dict[Any, Any] = {clock: slice(None, None, every)}
         values = np.asarray(data.isel(wanted | ({dim: agents} if dim else {})).values)
@@ -192,19 +199,20 @@ def find_scale(
 
 
 def first_agents(episode: Episode, presence: Presence, most: int = _MOST_AGENTS) -> list[Hashable]:
-    """Return who is shown at first: those that lived longest, in the order of the run."""
+    """Return who is shown at first: of each population those that lived longest, in the order of the run."""
     names = [name for name in episode.variables if episode.agent_dim(name) is not None]
-    dims = list(dict.fromkeys(episode.agent_dim(name) for name in names if episode.is_image(name))) or episode.populations
-    if not dims or dims[0] is None:
-        return []
-    dim, span = dims[0], min(len(episode.time), _SHORT)
-    lived = np.zeros(episode.data.sizes[dim], int)
-    for name in names:
-        if episode.agent_dim(name) == dim:
-            lived = np.maximum(lived, presence(name, slice(None), 0, span).sum(axis=1))
-    order = np.argsort(-lived, kind="stable")[:most]
-    labels = episode.agents(dim)
-    return [labels[i] for i in sorted(int(i) for i in order if lived[i])]
+    span = min(len(episode.time), _SHORT)
+    shown: list[Hashable] = []
+    for place, dim in enumerate(episode.populations):
+        lived = np.zeros(episode.data.sizes[dim], int)
+        for name in names:
+            if episode.agent_dim(name) == dim:
+                lived = np.maximum(lived, presence(name, slice(None), 0, span).sum(axis=1))
+        share = max(1, (most + len(episode.populations) - 1 - place) // len(episode.populations))
+        order = np.argsort(-lived, kind="stable")[:share]
+        labels = episode.agents(dim)
+        shown += [labels[i] for i in sorted(int(i) for i in order if lived[i])]
+    return list(dict.fromkeys(shown))  # two populations may use the same labels
 
 
 def episode_list(ds: xr.Dataset) -> dict[str, Any]:
@@ -214,6 +222,21 @@ def episode_list(ds: xr.Dataset) -> dict[str, Any]:
     out: dict[str, Any] = {"numbers": _arithmetic(numbers), "count": len(numbers), "names": None}
     if len(numbers) <= _MOST_EPISODES:
         out["names"] = [" · ".join(entry_facts(table, place)) for place in range(len(numbers))]
+    return out
+
+
+def steps_of(ds: xr.Dataset, moments: Sequence[tuple[int, int]]) -> list[int | None]:
+    """Return the timestep that was logged at rows of episodes, given as pairs; None where there is no such row."""
+    if EPISODE not in ds.coords or not moments:
+        return [None] * len(moments)
+    numbers, time = np.asarray(ds[EPISODE].values), np.asarray(ds[TIME].values)
+    steps = np.asarray(ds[STEP].values) if STEP in ds.variables else time
+    out: list[int | None] = []
+    for k, row in moments:
+        first = int(np.searchsorted(numbers, k))
+        at = first + row
+        there = row >= 0 and at < len(numbers) and numbers[at] == k
+        out.append(None if not there else int(steps[at] if steps.ndim == 1 else time[at] - time[first]))
     return out
 
 

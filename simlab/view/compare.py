@@ -40,10 +40,11 @@ def first_difference(one: Episode, other: Episode) -> tuple[int | None, str]:
         found = [(row, name) for name in shared if (row := _differs(one, other, name, pairs[name], start, stop)) is not None]
         if found:
             row, name = min(found)
-            return row, f"first difference: {name} at row {row}"
+            return row, f"first difference: {name} at step {one.steps[row]}"
         start, size = stop, min(4 * size, 1 << 16)
     if len(one.time) != len(other.time):
-        return rows, f"the same until one of them ends, at row {rows}"
+        longer = one if len(one.time) > rows else other
+        return rows, f"the same until one of them ends, at step {longer.steps[rows]}"
     return None, "no difference in what both have" if shared else "the two have no variable in common"
 
 

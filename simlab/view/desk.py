@@ -11,7 +11,7 @@ import numpy as np
 
 from simlab.errors import InputError, SimlabError
 from simlab.view.blocks import Layout, Presence, layout_of, read_block
-from simlab.view.catalogue import describe, entry_facts, episode_list, find_scale, first_agents, told_scale, words
+from simlab.view.catalogue import describe, entry_facts, episode_list, find_scale, first_agents, steps_of, told_scale, words
 from simlab.view.events import check_condition, find_events
 from simlab.view.frames import Episode
 from simlab.view.kinds import Panel, channel_numbers, choose_panels
@@ -116,7 +116,7 @@ class Desk:
         Parameters
         ----------
         question : mapping
-            ``ask`` ("episodes", "episode", "scale", "block", "tile", "events"), ``episode``, and what belongs to it.
+            ``ask`` ("episodes", "episode", "scale", "block", "tile", "events", "steps"), ``episode``, and what belongs to it.
 
         Returns
         -------
@@ -148,6 +148,9 @@ class Desk:
         places = np.flatnonzero(np.asarray(table["episode"].values) == opened.episode.k)
         out["facts"] = entry_facts(table, int(places[0])) if len(places) else []
         return out, []
+
+    def _ask_steps(self, question: Mapping[str, Any]) -> Answer:
+        return {"steps": steps_of(self.ds, [(int(k), int(row)) for k, row in question["moments"]])}, []
 
     def _ask_scale(self, question: Mapping[str, Any]) -> Answer:
         return told_scale(*self._of(question).scale(str(question["name"]), question.get("channels"))), []

@@ -39,7 +39,8 @@ class Panel:
         What it shows.
     **options
         Of pictures: ``channels`` (names or numbers of those that are shown), ``colormap`` ("viridis", "cividis", "magma", "gray",
-        "coolwarm"), ``limits`` ("episode", "step" or a pair of numbers). Of lines: ``channels``. Of a map: ``x`` and ``y``.
+        "coolwarm"), ``limits`` ("episode", "step" or a pair of numbers). Of lines: ``channels``. Of a map: ``x`` and ``y``, the
+        names or numbers of the channels of its variable.
 
     Examples
     --------
@@ -68,7 +69,8 @@ class PanelKind:
     suits : callable
         Takes an `Episode` and the name of a variable, returns whether the kind suits it.
     script : str
-        JavaScript of kinds that were added: a module whose default export is ``{render(api) { ... return {draw(row) {}} }}``.
+        JavaScript of kinds that were added: a module whose default export is ``{render(api) { ... return {draw(row) {}} }}``; see
+        `register_panel`.
     """
 
     name: str
@@ -116,7 +118,8 @@ def register_panel(name: str, suits: Callable[[Episode, str], bool], script: str
         Takes an `Episode` and the name of a variable; says whether the kind suits it. Kinds that were added are asked first.
     script : str
         An ES module. Its default export has ``render(api)``, which gets ``api.root`` (an element), ``api.panel``, ``api.value(agent)``
-        (the values at the cursor) and returns an object with ``draw(row)``.
+        (an array of the values at the cursor; null while they are on their way, undefined where nothing was logged) and returns an object
+        with ``draw(row)`` and, where there is something to take away, ``destroy()``.
 
     Raises
     ------
@@ -230,7 +233,9 @@ def _check_options(episode: Episode, panel: Panel) -> None:
     pair = pair and bool(np.isfinite(limits).all())
     if limits not in ("episode", "step") and not (pair and limits[0] < limits[1]):
         raise InputError(f"limits={limits!r}: give 'episode', 'step', or the lowest and the highest value.")
-    if panel.variable is not None:
+    if panel.kind == "map":
+        map_places(episode, panel)
+    elif panel.variable is not None:
         channel_numbers(episode, panel.variable, panel.options.get("channels"))
 
 
@@ -256,6 +261,42 @@ def channel_numbers(episode: Episode, name: str, channels: Any) -> list[int] | N
             there = ", ".join(labels[:20]) or f"0 to {count - 1}"
             raise NotInRunError(f"{name!r} has no channel {channel!r}; it has {there}.{did_you_mean(str(channel), labels)}")
     return out
+
+
+def _is_position(episode: Episode, name: str) -> bool:
+    return episode.agent_dim(name) is not None and len(episode.own_shape(name)) == 1 and episode.data[name].dtype.kind in "biuf"
+
+
+def map_places(episode: Episode, panel: Panel) -> list[list[Any]]:
+    """Return what a map shows: variables, and where x and y lie among the channels of each.
+
+    Raises
+    ------
+    NotInRunError, InputError
+        If what the panel names is not there, or is no position.
+    """
+    name, x, y = panel.variable, panel.options.get("x"), panel.options.get("y")
+    if (x is None) != (y is None):
+        raise InputError(f"A map got x={x!r} and y={y!r}; give both, or neither: channels called 'x' and 'y' are found.")
+    there = [each for each in episode.variables if _is_position(episode, each)]
+    told = "; ".join(f"{each!r} has {', '.join(_channels(episode, each))}" for each in there[:8]) or "no variable of agents has channels"
+    if name is not None and name not in there:
+        raise InputError(f"{episode.check(name)!r} cannot be the positions on a map: these are a variable of agents with channels. {told}.")
+    if x is not None:
+        fits = [name] if name is not None else [each for each in there if {str(x), str(y)} <= set(episode.labels(each) or ())]
+        if not fits:
+            raise NotInRunError(f"No variable of agents has the channels x={x!r} and y={y!r}: {told}.")
+        return [[fits[0], *(channel_numbers(episode, fits[0], [x, y]) or ())]]
+    found = [place for each in ([name] if name is not None else there) if (place := place_of(episode, each)) is not None]
+    if name is not None and not found:
+        raise NotInRunError(f"{name!r} has no channels 'x' and 'y' for a map. Name two: Panel('map', {name!r}, x=..., y=...). {told}.")
+    first = {episode.agent_dim(place[0]): list(place) for place in reversed(found)}  # the first of each population
+    return [first[dim] for dim in episode.populations if dim in first]
+
+
+def _channels(episode: Episode, name: str) -> list[str]:
+    labels = episode.labels(name)
+    return labels[:12] if labels else [f"0 to {episode.own_shape(name)[0] - 1}"]
 
 
 def _what_fits(episode: Episode, panels: list[Panel]) -> list[tuple[Panel, bool]]:

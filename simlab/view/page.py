@@ -15,7 +15,7 @@ from isal import isal_zlib
 from simlab.errors import InputError
 from simlab.read.origin import origin_of
 from simlab.view.blocks import Layout, browser_dtype
-from simlab.view.catalogue import entry_facts, words
+from simlab.view.catalogue import agent_names, entry_facts, words
 from simlab.view.desk import Desk, Opened
 from simlab.view.frames import Episode
 from simlab.view.kinds import Panel
@@ -166,8 +166,9 @@ class Page:
         places = [int(np.flatnonzero(self._table["episode"].values == k)[0]) for k in self.episodes]
         names = [" · ".join(entry_facts(self._table, place)) for place in places]
         traits = {
-            "episode": self.episodes[0], "step": self.step, "agents": self.agents, "playing": False, "speed": self.speed, "loop": False,
-            "bookmarks": [], "live": False, "_title": self.title, "_sides": 1, "_bookmarks_note": "kept only while this page is open",
+            "episode": self.episodes[0], "step": self.step, "agents": agent_names(self.agents), "playing": False,
+            "speed": self.speed, "loop": False, "bookmarks": [], "live": False, "_title": self.title, "_sides": 1,
+            "_bookmarks_note": "kept only while this page is open",
         }  # fmt: skip
         data = {"traits": traits, "episodes": {"numbers": {"values": self.episodes}, "count": len(names), "names": names}, "held": held}
         picture = poster_png(self.desk.opened(self.episodes[0]), self.step, self.agents)
@@ -186,7 +187,7 @@ def _series(opened: Opened, name: str) -> dict[str, Any]:
         text = [[words(v, 200) if ok else "" for v, ok in zip(row, oks, strict=True)] for row, oks in zip(values, there, strict=True)]
         return {"shape": [len(values), rows, 1], "text": text}
     channels = channels_of(episode, name)
-    values = values.reshape(len(values), rows, -1)[..., channels]
+    values = values.reshape(len(values), rows, math.prod(episode.own_shape(name)))[..., channels]
     target = browser_dtype(values.dtype)
     with np.errstate(over="ignore"):
         octets = np.ascontiguousarray(values, target).tobytes()

@@ -64,7 +64,8 @@ def read_tile(episode: Episode, presence: Presence, name: str, agents: list[int]
         ``first`` (row), ``rows`` (how many are there by now), ``shape``, ``dtype``; of text ``text`` (agents, rows).
     list of bytes
         Level 0: the values (agents, rows, channels), then whether they were logged (agents, rows). Above: least and greatest
-        (agents, points, channels, 2) as float64, NaN where nothing was logged.
+        (agents, points, channels, 2) as float64, NaN where nothing was logged; of values with names (``occurred``) also a mask
+        (agents, points, channels) as uint32, whose bit `i` says that the value `i` occurred.
 
     Raises
     ------
@@ -93,7 +94,10 @@ def read_tile(episode: Episode, presence: Presence, name: str, agents: list[int]
         with np.errstate(over="ignore"):
             return header, [np.ascontiguousarray(values, target).tobytes(), there.astype(np.uint8).tobytes()]
     ends = least_and_greatest(values, there, 1 << level)
-    return {**header, "shape": list(ends.shape), "dtype": "float64"}, [ends.tobytes()]
+    header |= {"shape": list(ends.shape), "dtype": "float64"}
+    if values.dtype.kind == "b" or (values.dtype.kind in "iu" and episode.categories(name)):
+        return {**header, "occurred": True}, [ends.tobytes(), which_occurred(values, there, 1 << level).tobytes()]
+    return header, [ends.tobytes()]
 
 
 def _values(episode: Episode, name: str, agents: Array | None, start: int, stop: int) -> Array:
@@ -139,3 +143,35 @@ def least_and_greatest(values: Array, there: NDArray[np.bool_], every: int) -> N
         padded[:, :rows] = np.where(there[..., np.newaxis], values, np.nan)
     bins = padded.reshape(agents, points, every, channels)
     return np.stack([np.fmin.reduce(bins, axis=2), np.fmax.reduce(bins, axis=2)], axis=-1)
+
+
+def which_occurred(values: Array, there: NDArray[np.bool_], every: int) -> NDArray[np.uint32]:
+    """Return which of the values 0 to 31 occurred among every few rows, as bits.
+
+    Parameters
+    ----------
+    values : ndarray of int or bool, shape (agents, rows, channels)
+        Numbers that have names.
+    there : ndarray of bool, shape (agents, rows)
+        Which of them were logged.
+    every : int
+        Rows of one point.
+
+    Returns
+    -------
+    ndarray of uint32, shape (agents, points, channels)
+        Bit `i` for the value `i`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> which_occurred(np.array([[[0], [4], [1]]]), np.ones((1, 3), bool), 2)[0, :, 0].tolist()
+    [17, 2]
+    """
+    agents, rows, channels = values.shape
+    points = -(-rows // every)
+    named = there[..., np.newaxis] & (values >= 0) & (values < 32)
+    padded = np.zeros((agents, points * every, channels), np.uint32)
+    padded[:, :rows] = np.where(named, np.uint32(1) << np.where(named, values, 0).astype(np.uint32), np.uint32(0))
+    bits: NDArray[np.uint32] = np.bitwise_or.reduce(padded.reshape(agents, points, every, channels), axis=2)
+    return bits

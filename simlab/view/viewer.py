@@ -15,7 +15,7 @@ import traitlets
 from simlab.errors import AgentError, InputError, NotInRunError, SimlabError, StateError, did_you_mean
 from simlab.read.origin import origin_of
 from simlab.view.bookmarks import Bookmarks, checked_bookmarks
-from simlab.view.catalogue import words
+from simlab.view.catalogue import agent_names, agents_named, words
 from simlab.view.compare import first_difference
 from simlab.view.desk import Desk
 from simlab.view.events import find_events
@@ -84,7 +84,9 @@ class EpisodeViewer(anywidget.AnyWidget):
 
     episode = traitlets.Int(0, help="number of the episode").tag(sync=True)
     step = traitlets.Int(0, help="row of the episode, from 0").tag(sync=True)
-    agents: traitlets.List[Any] = traitlets.List(help="labels of the agents that are shown").tag(sync=True)
+    agents: traitlets.List[Any] = traitlets.List(help="labels of the agents that are shown").tag(
+        sync=True, to_json=agent_names, from_json=agents_named
+    )
     playing = traitlets.Bool(False, help="whether it plays").tag(sync=True)
     speed = traitlets.Float(30.0, help="steps per second").tag(sync=True)
     loop = traitlets.Bool(False, help="whether it begins again at the end").tag(sync=True)
@@ -328,5 +330,6 @@ class EpisodeViewer(anywidget.AnyWidget):
         except Exception as error:  # the live viewer is worth more than its stand-in
             warnings.warn(f"The picture that stands for the viewer could not be made: {error}", RuntimeWarning, stacklevel=2)
             picture = b""
-        text = f"Episode {self.episode}, step {self.step} of {self._title or 'a run'}"
+        steps = self._opened().episode.steps
+        text = f"Episode {self.episode}, step {steps[self._row()] if len(steps) else 0} of {self._title or 'a run'}"
         return {"text/html": poster_html(self._poster, picture, text), "text/plain": f"{text} (viewer)"}

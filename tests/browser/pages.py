@@ -22,6 +22,11 @@ _PIXELS = """(canvas) => {
 }"""
 
 
+def _pixels(canvas: Any) -> np.ndarray[Any, Any]:
+    wide, high, text = canvas.evaluate(_PIXELS)
+    return np.frombuffer(base64.b64decode(text), np.uint8).reshape(high, wide, 4)
+
+
 class Viewer:
     """One viewer on a page.
 
@@ -58,8 +63,15 @@ class Viewer:
 
     def pixels(self, variable: str, label: str | None = None) -> np.ndarray[Any, Any]:
         """Return what is painted: (height, width, 3)."""
-        wide, high, text = self.cell(variable, label).locator("canvas").evaluate(_PIXELS)
-        return np.frombuffer(base64.b64decode(text), np.uint8).reshape(high, wide, 4)[..., :3]
+        return _pixels(self.cell(variable, label).locator("canvas"))[..., :3]
+
+    def pixels_of(self, selector: str) -> np.ndarray[Any, Any]:
+        """Return what is painted on a canvas: (height, width, 3)."""
+        return _pixels(self.root.locator(selector).first)[..., :3]
+
+    def drawn(self, series: str) -> np.ndarray[Any, Any]:
+        """Return what is drawn of a series: (height, width, 4)."""
+        return _pixels(self.root.locator(f".sl-plot canvas[aria-label^='{series} ']"))
 
     def key(self, *names: str) -> None:
         self.root.focus()

@@ -17,16 +17,25 @@ const ICONS = {
   people: "M6 8a2.7 2.7 0 1 0 0-5.4A2.7 2.7 0 0 0 6 8zm-5 5.6c0-2.6 2.2-4.2 5-4.2s5 1.6 5 4.2zM11 8a2.2 2.2 0 0 0 0-4.4v1.5a3.7 3.7 0 0 1-.6 2.8zm1 5.6h3c0-2.2-1.4-3.6-3.3-4 .2.9.3 2.6.3 4z",
 };
 
+/** Text of a file as it may be shown: what cannot be seen, or turns the direction of what follows, is told as such. */
+export const inert = (text) => String(text).replace(/[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu, "\uFFFD");
+
+/** Text on one line, cut where it is long. */
+export function cut(text, most = 40) {
+  const letters = [...inert(text)];
+  return letters.length <= most ? letters.join("") : `${letters.slice(0, most - 1).join("")}…`;
+}
+
 /** Make an element. Text only ever becomes text; nothing from a file is read as markup. */
 export function make(tag, props = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
     if (value === undefined || value === null || value === false) continue;
     if (name === "class") element.className = value;
-    else if (name === "text") element.textContent = value;
+    else if (name === "text") element.textContent = inert(value);
     else if (name === "on") for (const [event, act] of Object.entries(value)) element.addEventListener(event, act);
     else if (name === "value") element.value = value;
-    else element.setAttribute(name, value === true ? "" : String(value));
+    else element.setAttribute(name, value === true ? "" : name === "title" || name.startsWith("aria-") ? inert(value) : String(value));
   }
   if (/^(button|input|select|summary|textarea)$/.test(tag)) element.setAttribute("data-lm-suppress-shortcuts", "true");
   element.append(...children.filter((child) => child !== null && child !== undefined));
@@ -49,7 +58,8 @@ export function setIcon(svg, name) {
 
 /** Set text only where it changed: the browser lays nothing out again for the rest. */
 export function say(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  const shown = inert(text);
+  if (element.textContent !== shown) element.textContent = shown;
 }
 
 export function button(name, label, act, extra = {}) {

@@ -3,6 +3,7 @@
 import { button, icon, make, say, setIcon } from "./base.js";
 import { agentsMenu, helpMenu, marksMenu, panelsMenu } from "./menus.js";
 
+const MOST_SIGNS = 8;
 const SPEEDS = [1, 2, 5, 10, 15, 30, 60, 120, 240, 480];
 
 export class Head {
@@ -18,7 +19,7 @@ export class Head {
     this.help = this.menus[3];
     this.root = make("div", { class: "sl-head", role: "toolbar", "aria-label": "Episode and agents" },
       button("left", "Previous episode (↑)", () => view.stepEpisode(-1)), this.select, this.number, button("right", "Next episode (↓)", () => view.stepEpisode(1)),
-      this.facts, this.live, make("span", { class: "sl-space" }), ...this.menus.map((menu) => menu.root));
+      this.facts, this.live, make("span", { class: "sl-menus" }, ...this.menus.map((menu) => menu.root)));
   }
 
   list(episodes) {
@@ -43,6 +44,7 @@ export class Head {
     const other = view.sides[1]?.about;
     const facts = view.about.facts.slice(0, 3).join(" · ");
     say(this.facts, other ? `A: ${facts}   B: episode ${other.k} · ${other.facts.slice(0, 3).join(" · ")}` : this.episodes?.names ? "" : facts);
+    this.facts.title = this.facts.textContent;
     this.live.hidden = !view.live;
     this.agents.tell();
   }
@@ -56,13 +58,14 @@ export class Bar {
     this.speed = make("select", { class: "sl-speed", "aria-label": "Speed, steps per second", title: "Steps per second", on: { change: () => view.setSpeed(Number(this.speed.value)) } });
     this.loop = button("loop", "Loop (l)", () => view.setLoop(!view.loop), { "aria-pressed": "false" });
     this.kind = make("select", { class: "sl-kind", "aria-label": "Which events to jump to", on: { change: () => view.setKind(this.kind.value) } });
+    this.signs = make("span", { class: "sl-signs" });
     this.what = make("span", { class: "sl-what" });
     this.status = make("span", { class: "sl-status", role: "status", "aria-live": "polite" });
     this.root = make("div", { class: "sl-bar-row", role: "toolbar", "aria-label": "Playing" },
       make("span", { class: "sl-group" }, button("first", "First step (Home)", () => view.goTo(0, "jump")), button("back", "One step back (←)", () => view.goTo(view.row - 1, "key")),
         this.play, button("on", "One step on (→)", () => view.goTo(view.row + 1, "key")), button("last", "Last step (End)", () => view.goTo(view.n - 1, "jump")), this.loop, this.speed),
       make("span", { class: "sl-group" }, button("left", "Previous event ([)", () => view.jump(-1)), this.kind, button("right", "Next event (])", () => view.jump(1))),
-      this.what, this.status);
+      this.signs, this.what, this.status);
   }
 
   draw() {
@@ -96,6 +99,8 @@ export class Bar {
     for (const [kind] of events) counts.set(kind, (counts.get(kind) ?? 0) + 1);
     this.kind.replaceChildren(make("option", { value: "", text: `any event (${events.length})` }),
       ...[...counts].map(([kind, count]) => make("option", { value: kind, text: `${kind} (${count})` })));
+    this.signs.replaceChildren(...[...counts.keys()].slice(0, MOST_SIGNS).map((kind) => make("span", { class: "sl-sign", title: `marks of the timeline: ${kind}` },
+      make("i", { class: kind === "birth" ? "sl-up" : kind === "death" ? "sl-down" : null, style: `--sl-dot: ${this.view.timeline.colorOf(kind)}` }), make("span", { text: kind }))));
     if (this.view.kind && !counts.has(this.view.kind)) this.view.kind = "";
     this.kind.value = this.view.kind;
   }

@@ -1,15 +1,18 @@
 // A map: where the agents are, where they came from, over the latest picture of the world where the two fit.
 
-import { make, say } from "./base.js";
+import { make, say, short } from "./base.js";
 import { paint } from "./paint.js";
 
 const TRAIL = 60;
 const MOST_TRAILS = 64;
+const MOST_PEOPLE = 512;
+const LEFT = 40; // what the numbers beside the map need
+const RULER = 30;
 
 export class MapPanel {
   constructor(view, panel) {
     this.view = view;
-    this.place = panel.options.place ?? view.about.place;
+    this.places = panel.options.places ?? [];
     this.canvas = make("canvas", { role: "img", "aria-label": "Map of the agents" });
     this.facts = make("span", { class: "sl-facts" });
     this.screen = make("div", { class: "sl-map" }, this.canvas);
@@ -19,6 +22,7 @@ export class MapPanel {
     this.bounds = null;
     this.met = null;
     this.paper = document.createElement("canvas");
+    this.axes = this.nameAxes();
   }
 
   findBackground() {
@@ -26,40 +30,53 @@ export class MapPanel {
     return found ? found[0] : null;
   }
 
-  /** Everybody has a place on the map, chosen or not. */
-  everybody(side) {
-    const variable = side.variable(this.place?.[0]);
+  /** What the axes are called: the channels of the first variable, and its unit. */
+  nameAxes() {
+    const [name, ...numbers] = this.places[0] ?? [];
+    const variable = this.view.about.variables[name];
+    if (!variable) return [];
+    return numbers.map((number) => [variable.labels?.[number] ?? `${name} [${number}]`, variable.unit ? `(${variable.unit})` : ""].join(" ").trim());
+  }
+
+  /** Everybody of a population has a place on the map, chosen or not; of very many the chosen ones and the first. */
+  everybody(side, name) {
+    const variable = side.variable(name);
     if (!variable || variable.dim === null) return [];
-    const population = side.about.populations.find((p) => p.dim === variable.dim);
-    return population.agents.slice(0, 512).map((_, i) => i);
+    const count = side.about.populations.find((p) => p.dim === variable.dim).agents.length;
+    const shown = new Set(Array.from({ length: Math.min(count, MOST_PEOPLE) }, (_, i) => i));
+    const chosen = new Set(this.view.people(variable.dim).map((p) => side.place(variable.dim, p.label)).filter((i) => i >= 0));
+    for (const place of chosen) shown.add(place);
+    for (let last = MOST_PEOPLE - 1; shown.size > MOST_PEOPLE && last >= 0; last--) if (!chosen.has(last)) shown.delete(last);
+    return [...shown].sort((a, b) => a - b);
   }
 
   wants(row, direction, list) {
     for (const side of this.view.sides) {
-      if (!this.place || !side.variable(this.place[0])) continue;
       const at = Math.min(row, side.n - 1);
-      side.tilesBetween(this.place[0], this.everybody(side), 0, Math.max(0, at - TRAIL), at, list, 4);
-      if (this.background && side.variable(this.background)) list.push(...side.wantAround(this.background, 0, at, direction));
+      for (const [name] of this.places) {
+        if (side.variable(name)) side.tilesBetween(name, this.everybody(side, name), 0, Math.max(0, at - TRAIL), at, list, 4);
+      }
+      if (this.places.length && this.background && side.variable(this.background)) list.push(...side.wantAround(this.background, 0, at, direction));
     }
   }
 
   draw(row) {
-    if (!this.place) {
+    if (!this.places.length) {
       say(this.facts, "no positions in this run");
       return;
     }
     const side = this.view.sides[0];
-    const name = this.place[0];
-    const everybody = this.everybody(side);
     const at = Math.min(row, side.n - 1);
-    const tiles = side.tilesBetween(name, everybody, 0, Math.max(0, at - TRAIL), at, null, 0);
-    if (!tiles.length) return;
+    const crowds = this.places.filter(([name]) => side.variable(name)).map((place) => this.crowd(side, place, at));
+    if (!crowds.some((crowd) => crowd.tiles.length)) return;
     const found = this.background ? side.picture(this.background, 0, at) : null;
     const world = found?.there ? found.picture : null;
-    const known = this.grow(tiles, world);
+    const known = this.grow(crowds, world);
     const wide = this.screen.clientWidth || 240;
     const [x0, y0, x1, y1] = this.bounds;
-    const high = Math.max(60, Math.min(260, Math.round((wide * (y1 - y0)) / (x1 - x0))));
+    const inner = wide - LEFT - 8;
+    const plain = Math.max(60, Math.min(260, Math.round((inner * (y1 - y0)) / (x1 - x0))));
+    const high = plain + RULER + 6;
     const ratio = window.devicePixelRatio || 1;
     if (this.canvas.width !== Math.round(wide * ratio) || this.canvas.height !== Math.round(high * ratio)) {
       this.canvas.width = Math.round(wide * ratio);
@@ -70,20 +87,34 @@ export class MapPanel {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.fillStyle = this.view.back;
     context.fillRect(0, 0, wide, high);
-    const scale = Math.min(wide / (x1 - x0), high / (y1 - y0));
-    const px = (x) => (wide - scale * (x1 - x0)) / 2 + (x - x0) * scale;
-    const py = (y) => (known ? (y - y0) * scale : high - (y - y0) * scale);
+    const scale = Math.min(inner / (x1 - x0), plain / (y1 - y0));
+    const [across, up] = [scale * (x1 - x0), scale * (y1 - y0)];
+    const left = LEFT + (inner - across) / 2;
+    const top = 6 + (plain - up) / 2;
+    const px = (x) => left + (x - x0) * scale;
+    const py = (y) => (known ? top + (y - y0) * scale : top + up - (y - y0) * scale);
+    this.drawAxes(context, [left, top, across, up], px, py);
     if (known) this.drawWorld(context, world, side, px, py);
-    this.drawPeople(context, side, tiles, everybody, at, px, py, known ? world : null);
+    const told = crowds.map((crowd) => this.drawPeople(context, side, crowd, at, px, py, known ? world : null));
     this.drawOthers(context, row, px, py);
+    say(this.facts, told.join(" · "));
+    if (this.facts.title !== this.facts.textContent) this.facts.title = this.facts.textContent;
     this.canvas.setAttribute("data-row", String(at));
   }
 
+  /** The agents of one population: who is drawn, what is here of them, and where x and y lie in it. */
+  crowd(side, [name, x, y], at) {
+    const variable = side.variable(name);
+    const channels = variable.channels ?? [];
+    const everybody = this.everybody(side, name);
+    const tiles = side.tilesBetween(name, everybody, 0, Math.max(0, at - TRAIL), at, null, 0);
+    return { variable, everybody, tiles, ix: channels.indexOf(x), iy: channels.indexOf(y) };
+  }
+
   /** Let the bounds hold everything that was met. Returns whether the world's picture is the ground. */
-  grow(tiles, world) {
+  grow(crowds, world) {
     let [x0, y0, x1, y1] = this.met ?? [Infinity, Infinity, -Infinity, -Infinity];
-    const [, ix, iy] = this.place;
-    for (const tile of tiles) {
+    for (const { tiles, ix, iy } of crowds) for (const tile of tiles) {
       const [agents, points, channels] = tile.shape;
       for (let i = 0; i < agents * points; i++) {
         if (!tile.there[i]) continue;
@@ -107,6 +138,36 @@ export class MapPanel {
     return false;
   }
 
+  /** A frame, a few round numbers along two of its sides, and what they count. */
+  drawAxes(context, [left, top, across, up], px, py) {
+    const { view } = this;
+    const [x0, y0, x1, y1] = this.bounds;
+    context.strokeStyle = view.rule;
+    context.lineWidth = 1;
+    context.strokeRect(Math.round(left) + 0.5, Math.round(top) + 0.5, Math.round(across), Math.round(up));
+    context.fillStyle = view.faint;
+    context.font = `11px ${view.font}`;
+    context.beginPath();
+    context.textAlign = "center";
+    context.textBaseline = "top";
+    for (const x of ticks(x0, x1, Math.max(2, across / 70))) {
+      context.moveTo(Math.round(px(x)) + 0.5, top + up);
+      context.lineTo(Math.round(px(x)) + 0.5, top + up + 4);
+      context.fillText(short(x), px(x), top + up + 5);
+    }
+    context.textAlign = "right";
+    context.textBaseline = "middle";
+    for (const y of ticks(y0, y1, Math.max(2, up / 50))) {
+      context.moveTo(left - 4, Math.round(py(y)) + 0.5);
+      context.lineTo(left, Math.round(py(y)) + 0.5);
+      context.fillText(short(y), left - 6, py(y), LEFT - 8);
+    }
+    context.stroke();
+    const [x, y] = this.axes;
+    context.textBaseline = "top";
+    context.fillText(`→ ${x}   ${py(1) > py(0) ? "↓" : "↑"} ${y}`, left + across, top + up + 18, across);
+  }
+
   drawWorld(context, world, side, px, py) {
     const scale = side.scale(this.background, null);
     if (!scale) return;
@@ -124,26 +185,25 @@ export class MapPanel {
 
   /** Where the chosen agents of the other side are: rings instead of dots. */
   drawOthers(context, row, px, py) {
-    const [name, ix, iy] = this.place;
-    for (const side of this.view.sides.slice(1)) {
+    for (const side of this.view.sides.slice(1)) for (const [name, x, y] of this.places) {
       const variable = side.variable(name);
       if (!variable || row >= side.n) continue;
-      const everybody = this.everybody(side);
+      const channels = variable.channels ?? [];
+      const everybody = this.everybody(side, name);
       for (const person of this.view.people(variable.dim)) {
-        const values = side.valuesAt(name, everybody, side.place(variable.dim, person.label), row, null);
+        const values = side.valuesAt(name, everybody, everybody.indexOf(side.place(variable.dim, person.label)), row, null);
         if (!values) continue;
         context.strokeStyle = person.color;
         context.lineWidth = 2;
         context.beginPath();
-        context.arc(px(Number(values[ix])), py(Number(values[iy])), 6.5, 0, 2 * Math.PI);
+        context.arc(px(Number(values[channels.indexOf(x)])), py(Number(values[channels.indexOf(y)])), 6.5, 0, 2 * Math.PI);
         context.stroke();
       }
     }
   }
 
-  drawPeople(context, side, tiles, everybody, at, px, py, world) {
-    const [name, ix, iy] = this.place;
-    const variable = side.variable(name);
+  /** Draw one population. Returns how many of it are here, in words. */
+  drawPeople(context, side, { variable, everybody, tiles, ix, iy }, at, px, py, world) {
     const chosen = new Map(this.view.people(variable.dim).map((p) => [side.place(variable.dim, p.label), p]));
     let here = 0;
     const spot = (index, row) => {
@@ -153,13 +213,13 @@ export class MapPanel {
       const [x, y] = [Number(tile.data[start + ix]), Number(tile.data[start + iy])];
       return Number.isFinite(x) && Number.isFinite(y) ? [x, y] : null;
     };
-    const order = everybody.filter((i) => !chosen.has(i)).concat(everybody.filter((i) => chosen.has(i)));
-    for (const index of order) {
-      const person = chosen.get(index);
+    const places = everybody.map((place, index) => ({ index, person: chosen.get(place) }));
+    for (const { index, person } of [...places.filter((p) => !p.person), ...places.filter((p) => p.person)]) {
       const now = spot(index, at);
-      if (now) here++;
+      if (!now) continue;
+      here++;
       const color = person?.color ?? this.view.faint;
-      if (now && (person || everybody.length <= MOST_TRAILS)) {
+      if (person || everybody.length <= MOST_TRAILS) {
         context.strokeStyle = color;
         context.lineWidth = person ? 1.6 : 0.7;
         context.globalAlpha = person ? 0.85 : 0.5;
@@ -174,7 +234,6 @@ export class MapPanel {
         context.stroke();
         context.globalAlpha = 1;
       }
-      if (!now) continue;
       context.fillStyle = color;
       context.strokeStyle = this.view.back;
       context.lineWidth = 1;
@@ -183,6 +242,19 @@ export class MapPanel {
       context.fill();
       if (person) context.stroke();
     }
-    say(this.facts, `${here} of ${everybody.length} agents are here`);
+    const total = side.about.populations.find((p) => p.dim === variable.dim).agents.length;
+    const who = this.places.length > 1 ? `${variable.dim}: ` : "";
+    if (total > everybody.length) return `${who}${here} here of ${everybody.length} drawn, ${total} in all`;
+    return `${who}${here} of ${total} ${who ? "here" : "agents are here"}`;
   }
+}
+
+/** Round numbers between two, not many more than wanted. */
+function ticks(low, high, wanted) {
+  const rough = (high - low) / wanted;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const every = [1, 2, 5, 10].map((m) => m * power).find((m) => m >= rough * 0.999) ?? rough;
+  const out = [];
+  for (let i = Math.ceil(low / every); i * every <= high && out.length < 20; i++) out.push(Number((i * every).toPrecision(12)));
+  return out;
 }

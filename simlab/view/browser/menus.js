@@ -1,6 +1,6 @@
 // What opens at a button: who is shown, which panels, which bookmarks, which keys.
 
-import { icon, make, say } from "./base.js";
+import { cut, icon, make, say } from "./base.js";
 
 const MOST_LISTED = 200;
 
@@ -20,6 +20,7 @@ export class Menu {
       this.view.closeMenus(this);
       this.body.replaceChildren(...this.fill());
       this.body.classList.remove("sl-flip");
+      this.body.style.removeProperty("--sl-right");
     }
     this.body.hidden = !open;
     this.knob.setAttribute("aria-expanded", String(open));
@@ -27,6 +28,8 @@ export class Menu {
       const space = this.view.root.getBoundingClientRect();
       const box = this.body.getBoundingClientRect();
       this.body.classList.toggle("sl-flip", box.right > space.right);
+      const beyond = space.left + 4 - this.body.getBoundingClientRect().left;
+      if (beyond > 0) this.body.style.setProperty("--sl-right", `${-beyond}px`);
       this.body.querySelector("input, button, select")?.focus({ preventScroll: true });
     } else if (this.body.contains(document.activeElement)) this.knob.focus({ preventScroll: true });
   }
@@ -57,7 +60,7 @@ function fillAgents(view, menu) {
     list.replaceChildren(...found.slice(0, MOST_LISTED).map((label) => make("label", { class: "sl-check" }, make("input", {
       type: "checkbox", checked: view.agents.includes(label),
       on: { change: (e) => view.showAgents(e.target.checked ? everybody.filter((a) => a === label || view.agents.includes(a)) : view.agents.filter((a) => a !== label)) },
-    }), make("i", { class: "sl-dot", style: `--sl-dot: ${view.colorOf(label) ?? "transparent"}` }), make("span", { text: String(label) }))));
+    }), make("i", { class: "sl-dot", style: `--sl-dot: ${view.colorOf(label) ?? "transparent"}` }), make("span", { text: cut(label), title: label }))));
     say(told, found.length > MOST_LISTED ? `${MOST_LISTED} of ${found.length} are listed; type to find others` : "");
   };
   fill();
@@ -72,9 +75,22 @@ export function panelsMenu(view) {
   }), make("span", { text: panel.variable ?? panel.kind }), make("span", { class: "sl-hint", text: panel.variable ? panel.kind : "" }))))]);
 }
 
+/** Tell the timesteps that were logged at rows of any episodes: at once where they are known, else when they come. */
+async function tellSteps(view, moments, tell) {
+  const others = [];
+  moments.forEach(([k, row], i) => (k === view.k ? row < view.n && tell(i, view.stepOf(row)) : others.push(i)));
+  if (!others.length) return;
+  try {
+    const [{ steps }] = await view.link.ask({ ask: "steps", side: 0, moments: others.map((i) => moments[i]) });
+    others.forEach((i, place) => steps[place] !== null && tell(i, steps[place]));
+  } catch (error) {
+    if (!view.closed) view.fail(error);
+  }
+}
+
 export function marksMenu(view) {
   const menu = new Menu(view, "mark", "Bookmarks (m sets one)", () => {
-    const note = make("input", { type: "text", maxlength: 200, placeholder: `note for step ${view.stepOf(view.row)}`, "aria-label": "Note of the bookmark" });
+    const note = make("input", { type: "text", maxlength: 200, disabled: !view.n, placeholder: view.n ? `note for step ${view.stepOf(view.row)}` : "this episode has no steps", "aria-label": "Note of the bookmark" });
     const add = () => {
       view.addBookmark(note.value);
       menu.toggle(false);
@@ -84,11 +100,12 @@ export function marksMenu(view) {
       if (event.key === "Enter") add();
     });
     const marks = view.bookmarks.map((mark, i) => ({ mark, i })).sort((a, b) => a.mark.episode - b.mark.episode || a.mark.step - b.mark.step);
+    const jumps = marks.map(({ mark }) => make("button", { type: "button", class: "sl-word", text: `episode ${mark.episode}, row ${mark.step}`, on: { click: () => view.jumpTo(mark) } }));
+    tellSteps(view, marks.map(({ mark }) => [mark.episode, mark.step]), (i, step) => say(jumps[i], `episode ${marks[i].mark.episode}, step ${step}`));
     return [
-      make("div", { class: "sl-menu-head" }, note, make("button", { type: "button", class: "sl-word", text: "set", on: { click: add } })),
-      make("div", { class: "sl-list" }, ...marks.map(({ mark, i }) => make("div", { class: "sl-mark" },
-        make("button", { type: "button", class: "sl-word", text: `episode ${mark.episode}, step ${mark.step}`, on: { click: () => view.jumpTo(mark) } }),
-        make("span", { class: "sl-hint", text: mark.note ?? "" }),
+      make("div", { class: "sl-menu-head" }, note, make("button", { type: "button", class: "sl-word", text: "set", disabled: !view.n, on: { click: add } })),
+      make("div", { class: "sl-list" }, ...marks.map(({ mark, i }, place) => make("div", { class: "sl-mark" }, jumps[place],
+        make("span", { class: "sl-hint", text: cut(mark.note ?? "", 200) }),
         make("button", { type: "button", class: "sl-word", "aria-label": "Remove the bookmark", text: "×", on: { click: () => { view.removeBookmark(i); menu.refresh(); } } })))),
       make("p", { class: "sl-hint", text: view.bookmarksNote || (marks.length ? "" : "No bookmarks yet.") }),
     ];

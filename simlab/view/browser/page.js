@@ -1,5 +1,6 @@
 // A page that stands alone: the same viewer, its questions answered from what the page holds.
 
+import { Rows } from "./base.js";
 import { canInflate, inflate, typed } from "./decode.js";
 import { tileRows } from "./side.js";
 import { EpisodeView } from "./viewer.js";
@@ -18,6 +19,7 @@ export class PageLink {
   async ask(question) {
     const { ask, episode, name } = question;
     if (ask === "episodes") return [this.data.episodes, []];
+    if (ask === "steps") return [{ steps: question.moments.map(([k, row]) => this.stepAt(this.data.held[k]?.about, row)) }, []];
     const held = this.data.held[episode];
     if (!held) throw new Error(`episode ${episode} is not in this page`);
     if (ask === "episode") return [held.about, []];
@@ -26,6 +28,9 @@ export class PageLink {
     if (ask === "block") return this.block(held, question);
     if (ask === "tile") return this.tile(held, question);
     throw new Error(`this page has no ${ask}`);
+  }
+  stepAt(about, row) {
+    return about && row < about.n ? new Rows(about.steps).at(row) : null;
   }
   block(held, { name, block, chunk }) {
     const found = held.blocks[name]?.[`${block}/${chunk}`];
@@ -67,6 +72,8 @@ export class PageLink {
       for (const p of people) for (let row = 0; row < count; row++) for (let c = 0; c < picks.length; c++) data[to++] = at(p, row, c);
       return [{ ...header, shape: [people.length, count, picks.length], dtype: all.dtype }, [new Uint8Array(data.buffer), there]];
     }
+    const named = held.about.variables[name].categories || held.about.variables[name].dtype === "bool";
+    const occurred = named && !/^float/.test(all.dtype) ? new Uint32Array(people.length * points * picks.length) : null;
     const ends = new Float64Array(people.length * points * picks.length * 2).fill(NaN);
     people.forEach((p, i) => {
       for (let row = 0; row < count; row++) {
@@ -75,12 +82,14 @@ export class PageLink {
           const value = Number(at(p, row, c));
           const to = ((i * points + Math.floor(row / every)) * picks.length + c) * 2;
           if (Number.isNaN(value)) continue;
+          if (occurred && value >= 0 && value < 32) occurred[to / 2] |= 1 << value;
           if (!(ends[to] <= value)) ends[to] = value;
           if (!(ends[to + 1] >= value)) ends[to + 1] = value;
         }
       }
     });
-    return [{ ...header, shape: [people.length, points, picks.length, 2], dtype: "float64" }, [new Uint8Array(ends.buffer)]];
+    const octets = [ends, ...(occurred ? [occurred] : [])].map((numbers) => new Uint8Array(numbers.buffer));
+    return [{ ...header, shape: [people.length, points, picks.length, 2], dtype: "float64", occurred: occurred !== null }, octets];
   }
 }
 

@@ -20,11 +20,9 @@ export class PicturePanel {
     this.legend = make("div", { class: "sl-legend" });
     this.grid = make("div", { class: "sl-pictures" });
     this.tuner = this.makeTuner();
-    const tune = button("tune", `Colours of ${this.name}`, () => {
-      this.tuner.hidden = !this.tuner.hidden;
-      tune.setAttribute("aria-expanded", String(!this.tuner.hidden));
-    }, { "aria-expanded": "false" });
-    tune.classList.add("sl-quiet");
+    const tune = button("tune", `Colours of ${this.name}`, () => this.openTuner(this.tuner.hidden), { "aria-expanded": "false" });
+    tune.classList.add("sl-quiet", "sl-tune");
+    this.tune = tune;
     this.root = make("section", { class: "sl-panel sl-picture-panel", "aria-label": `Pictures: ${this.name}` },
       make("header", { class: "sl-panel-head" }, this.title, this.facts, tune), this.tuner, this.grid, make("footer", { class: "sl-foot" }, this.legend, this.under));
     this.build();
@@ -70,14 +68,14 @@ export class PicturePanel {
   makeCell(side, person) {
     const variable = side.variable(this.name); // pictures of the other side may have another size
     const [height, width] = variable.image;
-    const label = person ? String(person.label) : this.name;
+    const label = person ? person.name : this.name;
     const canvas = make("canvas", { width, height, role: "img", "aria-label": `${this.name} of ${label}` });
     canvas.style.aspectRatio = `${width} / ${height}`;
     const state = make("span", { class: "sl-state" });
     const words = this.view.sides.length > 1 ? `${side.letter} · ${label}` : label;
     const named = person || this.view.sides.length > 1;
     const caption = named ? make("figcaption", {}, person ? make("i", { class: "sl-dot", style: `--sl-dot: ${person.color}` }) : null,
-      make("span", { class: "sl-name", text: words, title: words }), state) : null;
+      make("span", { class: "sl-name", text: words, title: person?.label ?? words }), state) : null;
     if (!named) this.legend.before(state);
     const screen = make("div", { class: "sl-screen" }, canvas, make("span", { class: "sl-veil" }));
     const cell = {
@@ -284,6 +282,17 @@ export class PicturePanel {
   }
 
   // -- choosing colours
+
+  /** Open or close what chooses colours. Returns whether it was open. */
+  openTuner(open) {
+    const before = !this.tuner.hidden;
+    if (open === before) return before;
+    if (open) this.view.closeMenus();
+    else if (this.tuner.contains(document.activeElement)) this.tune.focus({ preventScroll: true });
+    this.tuner.hidden = !open;
+    this.tune.setAttribute("aria-expanded", String(open));
+    return before;
+  }
 
   makeTuner() {
     const variable = this.view.about.variables[this.name];

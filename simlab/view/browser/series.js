@@ -1,9 +1,9 @@
 // Series: one low row for each channel, a line for each agent; what agents did as steps with names. Drawn once; only the cursor moves.
 
-import { clamp, make, say, short } from "./base.js";
+import { clamp, inert, make, say, short } from "./base.js";
 
 const LOW_ROW = 40;
-const LANE = 13;
+const LANE = 14;
 const MOST_VALUES = 4;
 const MOST_CHANNELS = 24;
 
@@ -25,6 +25,11 @@ function fewer(name, shown, count) {
   return { elements: [line], wants() {}, draw() {} };
 }
 
+/** A name that may go over several lines where its words end. */
+function breakable(name) {
+  return name.split(/(?<=[._])/).flatMap((part) => [inert(part), make("wbr")]);
+}
+
 export class SeriesRow {
   constructor(view, panel, channel, asked, steps) {
     Object.assign(this, { view, panel, channel, asked, steps }); // the rows of a panel ask for the same tiles
@@ -41,7 +46,7 @@ export class SeriesRow {
     this.spans = [];
     const about = [variable.about, variable.unit].filter(Boolean).join(" · ");
     this.head = make("div", { class: "sl-label", title: [this.name, label, about].filter(Boolean).join(" · ") },
-      make("span", { class: "sl-label-name", text: label || this.name }), make("span", { class: "sl-label-more", text: label ? this.name : variable.unit }));
+      make("span", { class: "sl-label-name" }, ...breakable(label || this.name)), make("span", { class: "sl-label-more", text: label ? this.name : variable.unit }));
     this.ends = [make("span"), make("span")];
     if (!steps || !this.names) this.head.append(make("div", { class: "sl-limits", "aria-hidden": "true" }, ...this.ends));
     this.elements = [this.head, this.plot, this.values];
@@ -136,7 +141,8 @@ export class SeriesRow {
     });
     context.setLineDash([]);
     context.globalAlpha = 1;
-    if (!this.limits && !this.names && parts.flat().some((p) => p.tiles.length)) this.note(context, wide, "not logged");
+    if (!lines.length) this.note(context, wide, view.about.variables[this.name].dim === null ? "not in this run" : "none of these agents is chosen");
+    else if (!this.limits && !this.names && parts.flat().some((p) => p.tiles.length)) this.note(context, wide, "no finite number");
     this.drawDifference(context);
   }
 
@@ -213,8 +219,14 @@ export class SeriesRow {
     context.lineWidth = 1.25;
     context.lineJoin = "round";
     const every = 2 ** level;
+    context.font = `11px ${this.view.font}`;
+    context.textAlign = "center";
+    context.textBaseline = "alphabetic";
     let open = false;
     let alone = null;
+    let told = -Infinity;
+    let column = -1;
+    let run = false;
     const stroke = () => {
       context.stroke();
       if (alone) context.fillRect(alone[0] - 1, alone[1] - 1, 2.5, 2.5); // a value without neighbours is a point
@@ -232,7 +244,22 @@ export class SeriesRow {
           continue;
         }
         const x = this.x(line.side, tile.first + (level ? Math.min(i * every + every / 2, tile.rows - 1) : i));
-        const y = this.y(low);
+        const beyond = [low, high].filter((end) => !Number.isFinite(end));
+        for (const end of new Set(beyond)) {
+          const top = end > 0;
+          if (Math.round(x) !== column) context.fillRect(Math.round(x) - 0.75, top ? 0 : this.height - 3, 1.5, 3); // one in each column of pixels
+          if (!run && x - told > 16) context.fillText(top ? "∞" : "−∞", Math.max(8, x), top ? 13 : this.height - 5); // and a word where they begin
+          if (!run) told = x;
+        }
+        if (beyond.length) column = Math.round(x);
+        run = beyond.length > 0;
+        const ends = [low, high].filter(Number.isFinite);
+        if (!ends.length) {
+          if (open) stroke();
+          open = false;
+          continue;
+        }
+        const y = this.y(ends[0]);
         if (!open) {
           context.beginPath();
           context.moveTo(x, y);
@@ -242,8 +269,7 @@ export class SeriesRow {
           context.lineTo(x, y);
           alone = null;
         }
-        if (high !== low) context.lineTo(x, this.y(high));
-        if (!Number.isFinite(low) || !Number.isFinite(high)) context.fillText(high > 0 ? "∞" : "−∞", x, high > 0 ? 10 : this.height - 2);
+        if (ends.length > 1 && high !== low) context.lineTo(x, this.y(high));
       }
     }
     if (open) stroke();
@@ -265,10 +291,18 @@ export class SeriesRow {
         const most = level ? tile.data[2 * base + 1] : least;
         if (Number.isNaN(least)) continue;
         const x = this.x(line.side, tile.first + i * every);
-        const top = this.laneY(least) - high / 2 + lane * (high / lanes);
-        context.fillRect(x - wide / 2, top, wide, level ? this.laneY(most) - this.laneY(least) + each : each);
+        for (const value of this.valuesOf(tile.occurred?.[base] ?? 0, least, most)) {
+          context.fillRect(x - (level ? 0 : wide / 2), this.laneY(value) - high / 2 + lane * (high / lanes), wide, each);
+        }
       }
     }
+  }
+
+  /** Which values occurred, by their bits; of values without one, the least and the greatest are known. */
+  valuesOf(bits, least, most) {
+    const found = new Set([least, most]);
+    for (let value = 0; bits; value++, bits >>>= 1) if (bits & 1) found.add(value);
+    return found;
   }
 
   drawDifference(context) {
@@ -312,7 +346,8 @@ export class SeriesRow {
         if (!person) continue;
         const value = valueOf(line, index);
         const told = typeof value === "string" ? value : short(value, lines.length * line.people.length > 1 ? 3 : 5);
-        shown.push([both ? `${line.side.letter} ${told}` : told, person.color, both ? `${line.side.letter} · ${person.label ?? this.name}` : person.label]);
+        const whose = person.label === null ? "" : inert(person.label);
+        shown.push([both ? `${line.side.letter} ${told}` : told, person.color, both ? `${line.side.letter} · ${whose || this.name}` : whose]);
       }
     }
     while (this.spans.length < shown.length) {
@@ -328,7 +363,8 @@ export class SeriesRow {
       if (span.title !== title) span.title = title;
       if (span.dataset.color !== shown[i][1]) {
         span.dataset.color = shown[i][1];
-        span.style.color = shown[i][1];
+        span.style.setProperty("--sl-dot", shown[i][1]);
+        span.classList.toggle("sl-whose", shown[i][2] !== "");
       }
     });
   }

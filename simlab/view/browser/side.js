@@ -270,7 +270,8 @@ function readTile(answer, buffers) {
     return tile;
   }
   tile.data = typed(buffers[0], answer.dtype);
-  tile.there = buffers[1] ?? null;
-  tile.bytes = tile.data.byteLength + (tile.there?.byteLength ?? 0);
+  tile.occurred = answer.occurred ? typed(buffers[1], "uint32") : null;
+  tile.there = (!answer.occurred && buffers[1]) || null;
+  tile.bytes = tile.data.byteLength + ((tile.there ?? tile.occurred)?.byteLength ?? 0);
   return tile;
 }

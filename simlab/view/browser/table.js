@@ -1,8 +1,9 @@
 // All values at the cursor, in words.
 
-import { make, say, short } from "./base.js";
+import { cut, make, say, short } from "./base.js";
 
 const MOST_NUMBERS = 12;
+const MOST_LETTERS = 400;
 
 export class TablePanel {
   constructor(view) {
@@ -19,12 +20,12 @@ export class TablePanel {
     const columns = view.agents.length ? view.agents : [];
     const head = make("tr", {}, make("th", { text: "" }));
     for (const side of view.sides) {
-      for (const label of columns) head.append(make("th", { text: view.sides.length > 1 ? `${side.letter} · ${label}` : String(label), scope: "col" }));
+      for (const label of columns) head.append(make("th", { text: view.sides.length > 1 ? `${side.letter} · ${cut(label)}` : cut(label), title: label, scope: "col" }));
       if (!columns.length) head.append(make("th", { text: side.letter }));
     }
     const rows = [];
     for (const [name, variable] of Object.entries(view.about.variables)) {
-      const row = make("tr", {}, make("th", { text: name, title: variable.about, scope: "row" }));
+      const row = make("tr", {}, make("th", { text: cut(name, 60), title: variable.about || name, scope: "row" }));
       for (const side of view.sides) {
         const wide = variable.dim === null ? [null] : columns;
         wide.forEach((label) => {
@@ -63,7 +64,7 @@ export class TablePanel {
         const values = this.read(side, name, label, row, null);
         if (values === null) text = "…";
         else if (values) {
-          const named = values.map((v) => variable.categories?.[Number(v)] ?? (variable.dtype === "bool" ? (v ? "true" : "false") : short(v, 6)));
+          const named = values.map((v) => variable.categories?.[Number(v)] ?? (variable.dtype === "bool" ? (v ? "true" : "false") : cut(short(v, 6), MOST_LETTERS)));
           const labelled = variable.labels && variable.shape.length ? named.map((v, i) => `${variable.labels[variable.channels?.[i] ?? i]} ${v}`) : named;
           text = labelled.slice(0, MOST_NUMBERS).join(", ") + (labelled.length > MOST_NUMBERS ? " …" : "");
         }

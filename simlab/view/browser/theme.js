@@ -29,7 +29,7 @@ export function findTheme(view) {
   const changed = theme !== view.theme;
   view.theme = theme;
   view.ink = colorAt("--sl-ink", theme === "dark" ? "#e6e8eb" : "#22262b");
-  view.faint = colorAt("--sl-faint", "#8a9099");
+  view.faint = colorAt("--sl-faint", "#666d77");
   view.rule = colorAt("--sl-rule", "#d9dce0");
   view.dim = theme === "dark" ? "rgb(148 155 166 / 12%)" : "rgb(117 124 134 / 9%)";
   view.back = colorAt("--sl-back", theme === "dark" ? "#16181b" : "#ffffff");

@@ -1,6 +1,6 @@
 // The viewer of an episode: one cursor over pictures, series, map and table. Everything is drawn here; the kernel only sends bytes.
 
-import { News, clamp, make } from "./base.js";
+import { News, clamp, cut, make } from "./base.js";
 import { Bar, Head } from "./controls.js";
 import { customPanel } from "./custom.js";
 import { budget } from "./decode.js";
@@ -128,6 +128,7 @@ export class EpisodeView {
     cancelAnimationFrame(this.frame);
     clearTimeout(this.later);
     for (const undo of this.undo) undo();
+    for (const panel of this.panels) panel.destroy?.();
     this.fetcher.close();
     for (const side of this.sides) budget.dropAll(`${side.serial}.`);
     this.link.close();
@@ -246,7 +247,7 @@ export class EpisodeView {
 
   people(dim) {
     const known = new Set(this.sides.flatMap((side) => side.about?.populations.find((p) => p.dim === dim)?.agents ?? []));
-    return this.agents.filter((label) => known.has(label)).map((label) => ({ label, color: this.colorOf(label) }));
+    return this.agents.filter((label) => known.has(label)).map((label) => ({ label, name: cut(label), color: this.colorOf(label) }));
   }
 
   colorOf(label) {
@@ -260,6 +261,7 @@ export class EpisodeView {
 
   build() {
     const about = this.about;
+    for (const panel of this.panels) panel.destroy?.();
     this.shownPanels = new Map(about.panels.map((panel) => [`${panel.kind}/${panel.variable}`, panel.shown]));
     this.panels = [];
     this.series = [];
@@ -379,6 +381,7 @@ export class EpisodeView {
   // -- bookmarks
 
   addBookmark(note) {
+    if (!this.n) return;
     this.keepBookmarks([...this.bookmarks, { episode: this.k, step: this.row, note: note ?? "" }]);
   }
 
@@ -474,6 +477,8 @@ export class EpisodeView {
   }
 
   measure() {
+    const width = this.root.clientWidth;
+    if (width) this.root.classList.toggle("sl-narrow", width < 600);
     const box = this.timeline.box.getBoundingClientRect();
     if (!box.width) {
       // Hidden for the moment, as while Jupyter changes its theme: look again, and keep what there was.
@@ -495,6 +500,7 @@ export class EpisodeView {
       open ||= !menu.body.hidden;
       menu.toggle(false);
     }
+    for (const panel of this.panels) open = panel.openTuner?.(false) || open;
     return open;
   }
 }
