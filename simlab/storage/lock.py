@@ -161,7 +161,7 @@ class WriterLock:
         finally:
             mine.unlink(missing_ok=True)
             if turnstile is not None:
-                os.close(turnstile)
+                _let_the_next(turnstile)
 
     @property
     def simulation(self) -> str:
@@ -284,6 +284,14 @@ def _one_at_a_time(folder: Path) -> int | None:
     with contextlib.suppress(OSError):  # a file system without locks
         fcntl.flock(number, fcntl.LOCK_EX)
     return number
+
+
+def _let_the_next(number: int) -> None:
+    import fcntl
+
+    with contextlib.suppress(OSError):
+        fcntl.flock(number, fcntl.LOCK_UN)  # a child that was forked meanwhile keeps the file open
+    os.close(number)
 
 
 def _exclusively(source: Path, place: Path) -> None:

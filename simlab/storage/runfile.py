@@ -253,6 +253,7 @@ def refuse_if_open_elsewhere(path: Path) -> None:
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child that is forked here keeps the file open
     except BlockingIOError as e:
         raise RunInUseError(
             f"{path} is open in another program, or by a logger of this one that was not finalized. Close it first, or use another name."
