@@ -30,6 +30,7 @@ from simlab.storage.codec import Compression
 from simlab.storage.diagnose import explain
 from simlab.storage.finding import natural_key, simulations_below
 from simlab.storage.journal_files import has_rows
+from simlab.storage.leftovers import remove_leftovers
 from simlab.storage.lock import WriterLock, clear_folder, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.overlay import Overlay
@@ -118,6 +119,7 @@ class RunFile(WritableFile):
             raise
         except OSError as e:
             raise _refused(path, "made", e) from e
+        remove_leftovers(path)
         try:
             if lock is None:
                 self.lock.tell("", None)  # what was recorded before has nothing to do with this file

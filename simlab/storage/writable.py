@@ -19,6 +19,7 @@ from typing import Any, Final, cast
 import h5py
 
 from simlab.storage.forking import leave_to_parent, undisturbed
+from simlab.storage.leftovers import work_name
 from simlab.storage.overlay import Overlay
 from simlab.storage.redo import apply_redo, sync_folder, write_redo
 from simlab.storage.superblock import trim
@@ -296,7 +297,7 @@ def open_over(overlay: Overlay) -> h5py.File:
 
 def _write_new(overlay: Overlay, path: Path, sync: bool) -> None:
     """Make the file, which is there as a whole or not at all."""
-    work = path.with_name(f".{path.name}.new-{os.getpid()}")
+    work = work_name(path, "new")
     try:
         with open(work, "wb") as file:
             for offset, data in overlay.changes():
