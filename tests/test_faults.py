@@ -407,3 +407,66 @@ def test_read_only_remount(small_disk: Path) -> None:
         simlab.HDF5Logger(path, mode="a", simulation="more")
     with pytest.raises(StorageError):
         simlab.HDF5Logger(small_disk / "new.h5")
+
+
+WORKS = {
+    "new": "simlab.HDF5Logger(path, mode='w')",
+    "repair": "simlab.repair(source, path)",
+    "snapshot": "simlab.snapshot(source, path)",
+}
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing is killed so here")
+@pytest.mark.parametrize("what", WORKS)
+@pytest.mark.parametrize("then", WORKS)
+def test_what_a_killed_process_left_beside_a_run_is_removed(tmp_path: Path, what: str, then: str) -> None:
+    from simlab.storage.leftovers import work_name
+
+    source, path = tmp_path / "source.h5", tmp_path / "run.h5"
+    log = simlab.HDF5Logger(source, durability="process")
+    step(log, 0)
+    if "repair" in (what, then):
+        log.finalize()
+    code = f"""
+        import os, signal, simlab
+        source, path = {str(source)!r}, {str(path)!r}
+        replace = os.replace
+        os.replace = lambda a, b: os.kill(os.getpid(), signal.SIGKILL) if ".{what}-" in str(a) else replace(a, b)
+        {WORKS[what]}
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    left = list(tmp_path.glob(f".run.h5.{what}-*"))
+    assert len(left) == 1
+    strange = tmp_path / ".run.h5.new-1"
+    others = [work_name(path, each) for each in WORKS]  # of this process, which lives
+    for place in (strange, *others):
+        place.write_bytes(b"x")
+    if then == "new":
+        simlab.HDF5Logger(path).close()
+    else:
+        getattr(simlab, then)(source, path)
+    assert path.exists()
+    assert not left[0].exists()
+    assert strange.exists()
+    assert all(other.exists() for other in others if f".{then}-" not in other.name)
+    log.finalize()
+
+
+def test_what_was_left_before_the_machine_was_started_anew_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from simlab.storage import leftovers
+
+    path = tmp_path / "run.h5"
+    work: dict[str, Path] = {}
+    for host, machine in (("here", "boot-1 view-1"), ("here", "boot-2 view-2"), ("there", "boot-1 view-1")):
+        monkeypatch.setattr(leftovers.platform, "node", lambda host=host: host)
+        monkeypatch.setattr(leftovers, "machine", lambda machine=machine: machine)
+        place = work[f"{host} {machine}"] = leftovers.work_name(path, "new")
+        place.write_bytes(b"x")
+        os.utime(place, (0, 0))
+    monkeypatch.setattr(leftovers.platform, "node", lambda: "here")
+    monkeypatch.setattr(leftovers, "machine", lambda: "boot-2 view-1")
+    young = work["young"] = work["here boot-1 view-1"].with_name(work["here boot-1 view-1"].name.replace("new", "repair"))
+    young.write_bytes(b"x")
+    leftovers.remove_leftovers(path)
+    assert [name for name, place in work.items() if place.exists()] == ["here boot-2 view-2", "there boot-1 view-1", "young"]

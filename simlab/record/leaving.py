@@ -22,7 +22,7 @@ class Logger(Protocol):
         """Write what is left and close the file."""
 
     def _leave_to_parent(self) -> None:
-        """Let go of the file in a forked process."""
+        """Take no more calls in a forked process."""
 
 
 open_loggers: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -73,9 +73,12 @@ def _finalize_or_tell(logger: Logger) -> None:
 
 def _let_go_after_fork() -> None:
     """Leave every logger to the parent: its writer's thread does not live here, and its locks may be held for ever."""
-    for logger in list(open_loggers):
-        logger._leave_to_parent()
+    left = list(open_loggers)
+    open_loggers.clear()
     _being_finalized.clear()
+    _collecting.clear()
+    for logger in left:
+        logger._leave_to_parent()
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks

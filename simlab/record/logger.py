@@ -276,11 +276,13 @@ class HDF5Logger(LogCalls):
     close = finalize
 
     def _leave_to_parent(self) -> None:
-        """Let go of the file in a process that was forked while it was recorded; the parent goes on as if nothing had happened."""
-        self._file.let_go()
+        """Take no more calls in a process that was forked while it was recorded; the parent goes on as if nothing had happened."""
         self._stage, self._is_forked = None, True
-        self._new_lock()
-        open_loggers.discard(self)
+        self._journal.let_go()
+        if self._acquire(blocking=False):  # free, or of a call that itself forked and still gives it back
+            self._release()
+        else:
+            self._new_lock()
 
     @property
     def report(self) -> Report:

@@ -16,6 +16,7 @@ from simlab.staging.committing import Committer
 from simlab.staging.jobs import Job
 from simlab.staging.windows import Window
 from simlab.storage.damage import reason
+from simlab.storage.forking import undisturbed
 from simlab.storage.journal import Journal
 from simlab.storage.lock import BEAT_SECONDS
 
@@ -242,7 +243,8 @@ class Writer:
                 if self._carried is not None:
                     job.agents, job.ended = self._carried.agents + job.agents, self._carried.ended + job.ended
                     self._carried = None
-                self._committer.write(job, self._next)
+                with undisturbed():
+                    self._committer.write(job, self._next)
             except Exception as e:
                 may_pass = isinstance(e, _MAY_PASS)
                 with self._change:

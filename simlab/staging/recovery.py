@@ -28,7 +28,8 @@ from simlab.staging.replay import journal_of, whole
 from simlab.storage.diagnose import explain
 from simlab.storage.finishing import finish_simulation, note_repair, open_checked, survey, told_damaged
 from simlab.storage.journal import keep_events
-from simlab.storage.lock import WriterLock, clear_folder, owner_of, remove_leftovers, sidecar
+from simlab.storage.leftovers import remove_leftovers, work_name
+from simlab.storage.lock import WriterLock, clear_folder, owner_of, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.overlay import Overlay
 from simlab.storage.redo import NAME, apply_redo, redo_onto, write_redo
@@ -139,7 +140,8 @@ def repair(path: str | os.PathLike[str], output: str | os.PathLike[str] | None =
         raise RunExistsError(f"{target} exists already. Choose another name for the repaired file.")
     if os.path.realpath(source) in being_recorded:
         raise RunInUseError(f"{source} is being recorded by this process. Finalize its logger first.")
-    remove_leftovers(source)
+    for place in {source, target}:
+        remove_leftovers(place)
     close_handles(source)
     refuse_if_open_elsewhere(source)
     wrong = explain(source, left=True)
@@ -277,7 +279,7 @@ def _rows_in_file(source: Path, folder: Path) -> dict[str, int]:
 
 
 def _write_copy(overlay: Overlay, source: Path, target: Path) -> None:
-    work = target.with_name(f".{target.name}.repair-{os.getpid()}")
+    work = work_name(target, "repair")
     try:
         shutil.copyfile(source, work)
         overlay.write_into(work)

@@ -16,6 +16,7 @@ from simlab.staging.replay import journal_of, whole
 from simlab.storage.diagnose import explain
 from simlab.storage.finishing import finish_simulation, survey
 from simlab.storage.handles import is_live, open_for_reading
+from simlab.storage.leftovers import remove_leftovers, work_name
 from simlab.storage.lock import owner_of, sidecar
 from simlab.storage.turns import is_steady, turn
 
@@ -65,11 +66,12 @@ def snapshot(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> Re
         raise RunNotFoundError(explain(source) or f"{source} is no file.")
     if target.exists():
         raise RunExistsError(f"{target} exists already. Choose another name for the copy.")
+    remove_leftovers(target)
     if not is_live(str(source)):
         if is_unfinished(source):
             return recover(source, target)
         open_for_reading(str(source)).file.close()  # says so if it is no run file
-    work = target.with_name(f".{target.name}.snapshot-{os.getpid()}")
+    work = work_name(target, "snapshot")
     try:
         for _ in range(_TRIES):
             try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -43,16 +42,20 @@ class Member:
     source: RunSource
     axes: tuple[tuple[str, int, int], ...]
 
-    @cached_property
+    @property
     def stored(self) -> StoredVariable:
-        """How to read it.
+        """How to read it; found out once.
 
         Raises
         ------
         FormatError
             If it is too damaged for that.
         """
-        return self.source.persistently(self._describe)
+        # Not by functools.cached_property, which up to Python 3.11 holds a lock over a fork, for ever in the child.
+        found: StoredVariable | None = self.__dict__.get("_stored")
+        if found is None:
+            found = self.__dict__["_stored"] = self.source.persistently(self._describe)
+        return found
 
     def _describe(self) -> StoredVariable:
         try:
@@ -164,9 +167,15 @@ class RunContents:
     rewards: dict[str, str] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
 
-    @cached_property
+    @property
     def times(self) -> Array:
-        """The run clock at every row; the number of the row where the clock cannot be read, which is a gap."""
+        """The run clock at every row; the number of the row where the clock cannot be read, which is a gap. Read once."""
+        found: Array | None = self.__dict__.get("_times")
+        if found is None:
+            found = self.__dict__["_times"] = self._read_times()
+        return found
+
+    def _read_times(self) -> Array:
         stored = self.clocks.get(TIME)
         if stored is not None:
             try:

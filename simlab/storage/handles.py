@@ -22,6 +22,7 @@ from simlab.conventions import ATTR_FORMAT, COMMITTED, FORMAT_VERSION
 from simlab.errors import DamageWarning, FormatError, RunInUseError, SimlabError, StorageError, users_frame
 from simlab.storage.damage import ODD, reason
 from simlab.storage.diagnose import explain
+from simlab.storage.forking import close_overlays
 from simlab.storage.lock import owner_of, sidecar
 from simlab.storage.overlay import Overlay
 from simlab.storage.strangers import inventory
@@ -72,6 +73,7 @@ def _close_all() -> None:
     for handle in list(_open_files):
         handle.datasets.clear()
         handle.file.close()
+    close_overlays()  # of threads that were cut off while they opened one, by the end or by a fork
 
 
 class Shows(Protocol):

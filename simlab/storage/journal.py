@@ -213,6 +213,11 @@ class Journal:
         if self._removed_at_end and self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    def let_go(self) -> None:
+        """Leave the journal to the parent of a forked process: what a call that is still under way here tells goes nowhere."""
+        self.folder, self._removed_at_end = None, False
+        self.close()
+
 
 def _erase(mapped: mmap.mmap, place: Path) -> None:
     """Have a mapped file count no more, and remove it if the system does that; if not, it goes with its folder."""

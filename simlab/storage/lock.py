@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import platform
-import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from simlab.errors import RunInUseError
 from simlab.storage.journal_files import RENAMES_MAPPED
 
 SUFFIX: Final = ".journal"
-_REMOVED: Final = ".removed-"
+REMOVED: Final = ".removed-"
 _TURNSTILE: Final = "owner.json.turnstile"
 OWNER: Final = "owner.json"
 _DEAD: Final = f"{OWNER}.dead"
@@ -77,14 +76,14 @@ class Owner:
     @property
     def is_here(self) -> bool:
         """Whether it runs, or ran, where its process can be looked up."""
-        return (self.host, self.machine) == (platform.node(), _machine())
+        return (self.host, self.machine) == (platform.node(), machine())
 
     @property
     def lives(self) -> bool:
         """Whether it may still write."""
         if self.is_here:
             return is_running(self.pid, self.born)
-        if self.host == platform.node() and self.machine.split()[:1] != _machine().split()[:1]:
+        if self.host == platform.node() and self.machine.split()[:1] != machine().split()[:1]:
             return False  # this machine was started anew since
         return self.silent < SILENT_SECONDS
 
@@ -131,10 +130,9 @@ class WriterLock:
         self._told: dict[str, Any] = {}
         self.folder.mkdir(exist_ok=True)
         self._take()
-        remove_leftovers(path)
 
     def _take(self) -> None:
-        told = {"pid": os.getpid(), "host": platform.node(), "machine": _machine(), "born": born(os.getpid())}
+        told = {"pid": os.getpid(), "host": platform.node(), "machine": machine(), "born": born(os.getpid())}
         told |= {"simulation": "", "journal": ""}
         place, mine = self.folder / OWNER, self.folder / f"{OWNER}.{os.getpid()}"
         turnstile = _one_at_a_time(self.folder)
@@ -161,7 +159,7 @@ class WriterLock:
         finally:
             mine.unlink(missing_ok=True)
             if turnstile is not None:
-                os.close(turnstile)
+                _let_the_next(turnstile)
 
     @property
     def simulation(self) -> str:
@@ -225,15 +223,6 @@ def _says_who(path: Path, place: Path, other: Owner) -> str:
     )
 
 
-def remove_leftovers(path: Path) -> None:
-    """Remove sidecar folders of a run that were being removed when the process was killed."""
-    folder = sidecar(path)
-    with contextlib.suppress(OSError):
-        for place in folder.parent.iterdir():
-            if place.name.startswith(f".{folder.name}{_REMOVED}"):
-                shutil.rmtree(place, ignore_errors=True)
-
-
 def clear_folder(folder: Path, keep: str = "") -> None:
     """Remove what a dead writer left in a sidecar folder, but for one file."""
     for place in sorted(folder.iterdir(), key=_when_to_remove):
@@ -258,7 +247,7 @@ def _when_to_remove(place: Path) -> tuple[bool, bool, bool, int]:
 
 def remove_folder(folder: Path) -> None:
     """Remove a sidecar folder: all at once by taking its name away, so that nobody finds a part of it."""
-    trash = folder.with_name(f".{folder.name}{_REMOVED}{os.getpid()}-{time.monotonic_ns()}")
+    trash = folder.with_name(f".{folder.name}{REMOVED}{os.getpid()}-{time.monotonic_ns()}")
     with contextlib.suppress(OSError):
         os.rename(folder, trash)
         folder = trash
@@ -286,6 +275,14 @@ def _one_at_a_time(folder: Path) -> int | None:
     return number
 
 
+def _let_the_next(number: int) -> None:
+    import fcntl
+
+    with contextlib.suppress(OSError):
+        fcntl.flock(number, fcntl.LOCK_UN)  # a child that was forked meanwhile keeps the file open
+    os.close(number)
+
+
 def _exclusively(source: Path, place: Path) -> None:
     """Give a file another name if nothing has it; where the system has no hard links, make it anew."""
     try:
@@ -297,7 +294,8 @@ def _exclusively(source: Path, place: Path) -> None:
             file.write(source.read_text(encoding="utf-8"))
 
 
-def _machine() -> str:
+def machine() -> str:
+    """Return what is another where processes are others: this machine's run since it was started, and the process's view of others."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"

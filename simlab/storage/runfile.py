@@ -30,6 +30,7 @@ from simlab.storage.codec import Compression
 from simlab.storage.diagnose import explain
 from simlab.storage.finding import natural_key, simulations_below
 from simlab.storage.journal_files import has_rows
+from simlab.storage.leftovers import remove_leftovers
 from simlab.storage.lock import WriterLock, clear_folder, sidecar
 from simlab.storage.opening import close_handles
 from simlab.storage.overlay import Overlay
@@ -118,6 +119,7 @@ class RunFile(WritableFile):
             raise
         except OSError as e:
             raise _refused(path, "made", e) from e
+        remove_leftovers(path)
         try:
             if lock is None:
                 self.lock.tell("", None)  # what was recorded before has nothing to do with this file
@@ -253,6 +255,7 @@ def refuse_if_open_elsewhere(path: Path) -> None:
     try:
         with path.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_UN)  # a child that is forked here keeps the file open
     except BlockingIOError as e:
         raise RunInUseError(
             f"{path} is open in another program, or by a logger of this one that was not finalized. Close it first, or use another name."

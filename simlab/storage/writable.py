@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any, Final, cast
 
 import h5py
 
+from simlab.storage.forking import leave_to_parent, undisturbed
+from simlab.storage.leftovers import work_name
 from simlab.storage.overlay import Overlay
 from simlab.storage.redo import apply_redo, sync_folder, write_redo
 from simlab.storage.superblock import trim
@@ -34,6 +37,8 @@ _SMALL_MARGIN: Final = 1 << 18
 
 being_recorded: weakref.WeakValueDictionary[str, WritableFile] = weakref.WeakValueDictionary()
 """Files that this process writes, by their real path."""
+_on_disk: weakref.WeakSet[WritableFile] = weakref.WeakSet()
+"""Every file that is written, also one that a constructor in another thread has only begun with."""
 
 
 class WritableFile:
@@ -72,11 +77,14 @@ class WritableFile:
         self._datasets: dict[str, h5py.Dataset] = {}
         self._overlay = overlay
         self._is_new = overlay is not None and folder is not None
-        if overlay is None:
-            self._open()
-            self.must_be_there()
-        else:
-            self._open_overlay(new=len(overlay) == 0)
+        with undisturbed():
+            if folder is not None:
+                _on_disk.add(self)
+            if overlay is None:
+                self._open()
+                self.must_be_there()
+            else:
+                self._open_overlay(new=len(overlay) == 0)
 
     def dataset(self, path: str) -> h5py.Dataset:
         """Return a dataset of the file."""
@@ -102,17 +110,18 @@ class WritableFile:
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
         """Apply all structure that is made inside as one step, at the end; if anything is refused, none of it."""
-        self._depth += 1
-        try:
-            yield
-        except BaseException:
+        with undisturbed():
+            self._depth += 1
+            try:
+                yield
+            except BaseException:
+                self._depth -= 1
+                if not self._depth:
+                    self._discard()
+                raise
             self._depth -= 1
             if not self._depth:
-                self._discard()
-            raise
-        self._depth -= 1
-        if not self._depth:
-            self._apply()
+                self._apply()
 
     @contextlib.contextmanager
     def structure(self) -> Iterator[h5py.File]:
@@ -241,12 +250,14 @@ class WritableFile:
             os.fsync(file.fileno())
 
     def let_go(self) -> None:
-        """Cut a forked child off from the file: what HDF5 writes when the child ends goes nowhere, not into the parent's file."""
-        if self._overlay is not None:
-            return  # in memory, and the child has a copy of it
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nowhere, self.file.id.get_vfd_handle())
-        os.close(nowhere)
+        """Cut a forked child off from the file, and from structure for it that the parent has begun to make in memory."""
+        self._datasets.clear()
+        overlay, self._overlay = self._overlay, None
+        if overlay is not None:
+            with contextlib.suppress(AttributeError, OSError, RuntimeError, ValueError):  # perhaps it was not opened yet
+                self.file.close()
+            overlay.close()
+        leave_to_parent(self.path)
 
     def reopened_for_reading(self) -> h5py.File:
         """Return a file in memory as one that is read only; it keeps what it needs."""
@@ -256,10 +267,27 @@ class WritableFile:
 
     def close(self) -> None:
         """Close the file. More than once is no error."""
-        self._close_handle()
-        if self._overlay is not None and self._folder is not None:
-            self._overlay.close()
-            self._overlay = None
+        with undisturbed():
+            self._close_handle()
+            if self._overlay is not None and self._folder is not None:
+                self._overlay.close()
+                self._overlay = None
+        _on_disk.discard(self)
+
+
+def _leave_all_to_parent() -> None:
+    """Let go of every file after a fork, each on its own: nobody here writes them any more."""
+    being_recorded.clear()
+    for file in list(_on_disk):
+        try:
+            file.let_go()
+        except Exception as e:
+            print(f"simlab: a forked process could not let go of {file.path}: {e}", file=sys.stderr)
+    _on_disk.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_all_to_parent)
 
 
 def open_over(overlay: Overlay) -> h5py.File:
@@ -269,7 +297,7 @@ def open_over(overlay: Overlay) -> h5py.File:
 
 def _write_new(overlay: Overlay, path: Path, sync: bool) -> None:
     """Make the file, which is there as a whole or not at all."""
-    work = path.with_name(f".{path.name}.new-{os.getpid()}")
+    work = work_name(path, "new")
     try:
         with open(work, "wb") as file:
             for offset, data in overlay.changes():
