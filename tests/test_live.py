@@ -19,7 +19,7 @@ import xarray as xr
 
 import simlab
 from simlab.cli import main
-from simlab.errors import RunExistsError, RunNotFoundError, UnfinishedRunWarning
+from simlab.errors import RunExistsError, RunNotFoundError, StateError, UnfinishedRunWarning
 
 WRITER = """
     import os, sys, time
@@ -323,3 +323,91 @@ def test_follow_hands_out_whole_steps(path: Path) -> None:
         there += new.sim.present("r").values.sum(axis=1)
     assert there.tolist() == [40, 40, 40]
     assert writer.wait() == 0
+
+
+@pytest.mark.parametrize("by", ["step", "steps", "episode", "episodes"])
+def test_follow_takes_one_and_many(path: Path, by: Any) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_env_step(0, {"n": 0})
+    assert [new.n.values.tolist() for new in simlab.follow(path, by=by)] == [[0]]
+
+
+def test_follow_stays_with_its_simulation(path: Path) -> None:
+    log = simlab.HDF5Logger(path, simulation="s")
+    log.log_agent_step("a", 0, {"r": 1.0})
+    log.log_agent_step("a", 1, {"r": 1.0})
+    following = simlab.follow(path, every=0.05)
+    assert next(following).r.values.tolist() == [[1.0]]
+    log.log_agent_step("a", 2, {"r": 1.0})
+    log.finalize()
+    other = simlab.HDF5Logger(path, mode="a", simulation="t")
+    other.log_agent_step("a", 0, {"r": 2.0})
+    assert [value for new in following for value in new.r.values[0].tolist()] == [1.0, 1.0]
+    other.finalize()
+
+
+@pytest.mark.parametrize("by", ["steps", "episodes"])
+def test_follow_tells_of_another_run_in_its_place(path: Path, by: Any) -> None:
+    log = simlab.HDF5Logger(path)
+    for episode in range(2):
+        log.begin_episode()
+        for t in range(5):
+            log.log_agent_step("a", t, {"r": float(episode)})
+    following = simlab.follow(path, by=by, every=0.02)
+    assert next(following).sizes["time"] == (9 if by == "steps" else 5)
+    log.finalize()
+    with simlab.HDF5Logger(path, mode="w") as other:
+        for t in range(100):
+            other.log_agent_step("a", t, {"r": 9.0})
+    told = "rows up to step 3 of episode 1" if by == "steps" else "episodes up to 0"
+    with pytest.raises(StateError, match=f"replaced by another run.*{told}"):
+        next(following)
+
+
+def test_follow_tells_of_a_run_that_is_gone_and_made_anew(path: Path) -> None:
+    log = simlab.HDF5Logger(path)
+    log.log_agent_step("a", 0, {"r": 1.0})
+    log.log_agent_step("a", 1, {"r": 1.0})
+    following, late = simlab.follow(path, every=0.02), simlab.follow(path, every=0.02)
+    assert next(following).sizes["time"] == 1
+    assert next(late).sizes["time"] == 1
+    log.finalize()
+    path.unlink()
+    with pytest.raises(RunNotFoundError, match="removed while it was followed; rows up to step 0 of episode 0 were handed out"):
+        next(following)
+    with simlab.HDF5Logger(path) as log:  # the system may give it the number of the file that is gone
+        for t in range(10):
+            log.log_agent_step("a", t, {"r": 2.0})
+    with pytest.raises(StateError, match="replaced by another run"):
+        next(late)
+
+
+def test_follow_tells_of_rows_that_were_cut_off(path: Path) -> None:
+    log = simlab.HDF5Logger(path)
+    for t in range(20):
+        log.log_agent_step("a", t, {"r": 1.0})
+    following = simlab.follow(path, every=0.02)
+    assert next(following).sizes["time"] == 19
+    log.finalize()
+    log = simlab.HDF5Logger(path, mode="a", resume=10)
+    for t in range(11, 40):
+        log.log_agent_step("a", t, {"r": 2.0})
+    with pytest.raises(StateError, match=r"resumed at an earlier step.*step 18 of episode 0"):
+        next(following)
+    log.finalize()
+
+
+def test_follow_goes_on_where_a_run_is_resumed(path: Path) -> None:
+    log = simlab.HDF5Logger(path)
+    for t in range(20):
+        log.log_agent_step("a", t, {"r": 1.0})
+    following = simlab.follow(path, every=0.02)
+    assert next(following).sizes["time"] == 19
+    log.finalize()
+    log = simlab.HDF5Logger(path, mode="a", resume=True)
+    for t in range(20, 40):
+        log.log_agent_step("a", t, {"r": 2.0})
+    assert next(following).r.values[0].tolist() == [1.0] + [2.0] * 19
+    log.finalize()
+    assert next(following).r.values.tolist() == [[2.0]]
+    assert list(following) == []
