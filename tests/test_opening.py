@@ -434,3 +434,25 @@ def test_a_new_dataset_beside_a_stale_one_is_new(run: Path, tmp_path: Path) -> N
     assert simlab.open_run(run).vision.values.shape[1] == 200
     with pytest.raises(StateError, match="written again"):
         old.vision.values  # noqa: B018
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_reads_and_writes_what_the_parent_has_open(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    with simlab.HDF5Logger(path) as log:
+        log.log_agent_step("a", 0, {"r": 1.0})
+    ds = simlab.open_run(path)
+    child = os.fork()
+    if not child:
+        try:
+            assert simlab.open_run(path).r.values.tolist() == [[1.0]]
+            log = simlab.HDF5Logger(path, mode="a", resume=True)
+            log.log_agent_step("a", 1, {"r": 2.0})
+            log.finalize()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    with pytest.raises(StateError, match="written again"):
+        ds.r.values  # noqa: B018
+    assert simlab.open_run(path).r.values.tolist() == [[1.0, 2.0]]

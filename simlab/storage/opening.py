@@ -49,15 +49,15 @@ _open: dict[tuple[str, Identity], OpenFile] = {}
 _generations: dict[str, int] = {}
 _process = 0
 """Counts forks on the way to this process: a handle that was opened before a fork belongs to the parent."""
-_inherited: list[OpenFile] = []
-"""Handles of the parent. Closing one here would give up a lock that something else in the parent has on the file, so they are kept."""
+_inherited: list[tuple[str, OpenFile]] = []
+"""Paths and handles of the parent. HDF5 gives this process no other view of their files, so they are closed before it writes one."""
 
 
 def _forget_inherited() -> None:
     global _lock, _process
     _lock = threading.RLock()
     _process += 1
-    _inherited.extend(_open.values())
+    _inherited.extend((path, handle) for (path, _), handle in _open.items())
     _open.clear()
     _gone.clear()
 
@@ -308,6 +308,11 @@ def close_handles(path: str | os.PathLike[str]) -> None:
             handle = _open.pop(key)
             handle.datasets.clear()
             handle.file.close()
+        for path, handle in _inherited:
+            if os.path.realpath(path) == place:
+                handle.datasets.clear()
+                handle.file.close()
+        _inherited[:] = [(path, handle) for path, handle in _inherited if handle.file]
 
 
 def _identify(path: str, place: str) -> Identity:
