@@ -411,3 +411,26 @@ def test_follow_goes_on_where_a_run_is_resumed(path: Path) -> None:
     log.finalize()
     assert next(following).r.values.tolist() == [[2.0]]
     assert list(following) == []
+
+
+@pytest.mark.parametrize("flushes", [0, 1, 2])
+def test_an_array_that_was_logged_again_at_time_0(path: Path, flushes: int) -> None:
+    def now() -> list[list[int]]:
+        with simlab.open_run(path, live=True) as ds:
+            return [ds.g.values[:, 0, 0].tolist(), ds[ds.g.dims[0]].values.tolist(), ds.at_all.values[:, 0].tolist()]
+
+    log = simlab.HDF5Logger(path)
+    log.log_env_step(0, {"g": np.full((2, 2), 1), "at_all": [5, 5]})
+    if flushes:
+        log.flush()
+    log.log_env_step(0, {"g": np.full((2, 2), 2)})
+    assert now() == [[2], [0], [5]]
+    if flushes > 1:
+        log.flush()
+    log.log_env_step(1, {"n": 1})
+    log.log_env_step(2, {"g": np.full((2, 2), 3)})
+    assert now() == [[2, 3], [0, 2], [5]]
+    log.log_env_step(2, {"g": np.full((2, 2), 4)})
+    assert now() == [[2, 4], [0, 2], [5]]
+    log.finalize()
+    assert now() == [[2, 4], [0, 2], [5]]
