@@ -434,3 +434,29 @@ def test_an_array_that_was_logged_again_at_time_0(path: Path, flushes: int) -> N
     assert now() == [[2, 4], [0, 2], [5]]
     log.finalize()
     assert now() == [[2, 4], [0, 2], [5]]
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_what_was_told_at_the_begin_of_the_open_episode(path: Path, flush: bool) -> None:
+    def table(known: list[str]) -> tuple[list[Any], ...]:
+        with simlab.open_run(path) as ds:
+            episodes = ds.sim.episodes
+            there = [ds.sim.present(name).values.tolist() for name in known]
+            return episodes.seed.values.tolist(), episodes.own.values.tolist(), episodes.part.values.tolist(), *there
+
+    log = simlab.HDF5Logger(path)
+    log.begin_episode(seed=5, own="x", part=1)
+    log.log_agent_step("a", 0, {"r": 1.0})
+    if flush:
+        log.flush()
+    assert table(["own"]) == ([5], ["x"], [1], [True])
+    log.begin_episode(seed=6, own="longer")
+    log.log_agent_step("a", 0, {"r": 1.0})
+    if flush:
+        log.flush()
+    assert table(["seed", "own", "part"]) == ([5, 6], ["x", "longer"], [1, 0], [True, True], [True, True], [True, False])
+    log.begin_episode(part=0.5)
+    log.log_agent_step("a", 0, {"r": 1.0})
+    assert table(["part"]) == ([5, 6, 0], ["x", "longer", ""], [1, 0, 0.5], [True, False, True])
+    log.finalize()
+    assert table(["seed"])[::3] == ([5, 6, 0], [True, True, False])

@@ -59,7 +59,7 @@ class Unfinished:
             # What HDF5 remembers of a file may be older than the number of rows that it reads then: so that number first, and a new handle.
             rows = int(file[simulation][COMMITTED][()])
             file.close()
-            file, tail = self.file(path), Tail(None, simulation, rows, rows)
+            file, tail = self.file(path), Tail(None, simulation, rows, rows, begun=found.begun)
         return file, tail
 
     def file(self, path: Path) -> Any:
@@ -97,7 +97,7 @@ def _tail(path: Path, found: Found, simulation: str) -> Tail | None:
         file.close()
         rewards = {p: disk_name(v.name) for p in found.schema.population_names if (v := reward_of(found.schema.variables(p))) is not None}
         series = {disk_name(b.variable.name).replace(".", "_") + TIME_SUFFIX: b.first for b in found.blocks()}
-        return Tail(MemorySource(str(path), overlay.content()), simulation, windows[0].first, rows, rewards, series)
+        return Tail(MemorySource(str(path), overlay.content()), simulation, windows[0].first, rows, rewards, series, found.begun)
     finally:
         file.close()
 

@@ -69,6 +69,8 @@ class Tail:
         By population, the disk name of the variable whose sum is the return.
     series : dict of str to int
         By time axis of the environment's arrays, the first entry that is read from there.
+    begun : dict of int to dict
+        What was told when an episode was begun, by its number.
     """
 
     source: RunSource | None
@@ -77,6 +79,7 @@ class Tail:
     rows: int
     rewards: dict[str, str] = field(default_factory=dict)
     series: dict[str, int] = field(default_factory=dict)
+    begun: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 def read_contents(source: RunSource, simulation: str, *, outline: bool = False) -> RunContents:
@@ -107,10 +110,12 @@ def read_contents(source: RunSource, simulation: str, *, outline: bool = False) 
         return found
 
     stored = source.persistently(read)
+    if tail is not None:
+        stored.begun = tail.begun
     if tail is None or tail.source is None:
         return stored
     joined = join(stored, read_stored(tail.source, simulation, outline=outline), tail.split, tail.rows, tail.series)
-    joined.rewards = tail.rewards
+    joined.rewards, joined.begun = tail.rewards, tail.begun
     return joined
 
 
