@@ -460,3 +460,16 @@ def test_what_was_told_at_the_begin_of_the_open_episode(path: Path, flush: bool)
     assert table(["part"]) == ([5, 6, 0], ["x", "longer", ""], [1, 0, 0.5], [True, False, True])
     log.finalize()
     assert table(["seed"])[::3] == ([5, 6, 0], [True, True, False])
+
+
+def test_info_in_the_process_that_records(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(300):
+            log.log_agent_step("a", t, {"r": 1.0})
+        assert main(["info", str(path)]) == 0
+        told = capsys.readouterr().out
+        assert "being recorded" in told
+        assert "300 rows, 1 agent" in told
+        log.log_agent_step("a", 300, {"r": 1.0})
+    assert main(["info", str(path)]) == 0
+    assert "301 rows" in capsys.readouterr().out
