@@ -85,7 +85,7 @@ def test_a_disk_that_refuses_the_column_of_floats_loses_nothing(path: Path, monk
 
 
 def test_presence_goes_with_the_table(tmp_path: Path) -> None:
-    """The open episode is in both, with nothing but its start and length."""
+    """The open episode is in both, with its start, its length and what was told at its begin."""
     path = tmp_path / "run.h5"
     log = simlab.HDF5Logger(path)
     for number, told in enumerate(({"seed": 3}, {}, {"seed": 5})):
@@ -96,7 +96,7 @@ def test_presence_goes_with_the_table(tmp_path: Path) -> None:
     log.flush()
     with simlab.open_run(path) as ds:
         assert ds.sim.episodes["episode"].values.tolist() == [0, 1, 2]
-        for name, wanted in (("seed", [True, False, False]), ("start", [True] * 3), ("length", [True] * 3)):
+        for name, wanted in (("seed", [True, False, True]), ("start", [True] * 3), ("length", [True] * 3)):
             there = ds.sim.present(name)
             assert there["episode"].values.tolist() == [0, 1, 2]
             assert there.values.tolist() == wanted

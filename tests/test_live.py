@@ -19,7 +19,7 @@ import xarray as xr
 
 import simlab
 from simlab.cli import main
-from simlab.errors import RunExistsError, RunNotFoundError, UnfinishedRunWarning
+from simlab.errors import RunExistsError, RunNotFoundError, StateError, UnfinishedRunWarning
 
 WRITER = """
     import os, sys, time
@@ -323,3 +323,153 @@ def test_follow_hands_out_whole_steps(path: Path) -> None:
         there += new.sim.present("r").values.sum(axis=1)
     assert there.tolist() == [40, 40, 40]
     assert writer.wait() == 0
+
+
+@pytest.mark.parametrize("by", ["step", "steps", "episode", "episodes"])
+def test_follow_takes_one_and_many(path: Path, by: Any) -> None:
+    with simlab.HDF5Logger(path) as log:
+        log.log_env_step(0, {"n": 0})
+    assert [new.n.values.tolist() for new in simlab.follow(path, by=by)] == [[0]]
+
+
+def test_follow_stays_with_its_simulation(path: Path) -> None:
+    log = simlab.HDF5Logger(path, simulation="s")
+    log.log_agent_step("a", 0, {"r": 1.0})
+    log.log_agent_step("a", 1, {"r": 1.0})
+    following = simlab.follow(path, every=0.05)
+    assert next(following).r.values.tolist() == [[1.0]]
+    log.log_agent_step("a", 2, {"r": 1.0})
+    log.finalize()
+    other = simlab.HDF5Logger(path, mode="a", simulation="t")
+    other.log_agent_step("a", 0, {"r": 2.0})
+    assert [value for new in following for value in new.r.values[0].tolist()] == [1.0, 1.0]
+    other.finalize()
+
+
+@pytest.mark.parametrize("by", ["steps", "episodes"])
+def test_follow_tells_of_another_run_in_its_place(path: Path, by: Any) -> None:
+    log = simlab.HDF5Logger(path)
+    for episode in range(2):
+        log.begin_episode()
+        for t in range(5):
+            log.log_agent_step("a", t, {"r": float(episode)})
+    following = simlab.follow(path, by=by, every=0.02)
+    assert next(following).sizes["time"] == (9 if by == "steps" else 5)
+    log.finalize()
+    with simlab.HDF5Logger(path, mode="w") as other:
+        for t in range(100):
+            other.log_agent_step("a", t, {"r": 9.0})
+    told = "rows up to step 3 of episode 1" if by == "steps" else "episodes up to 0"
+    with pytest.raises(StateError, match=f"replaced by another run.*{told}"):
+        next(following)
+
+
+def test_follow_tells_of_a_run_that_is_gone_and_made_anew(path: Path) -> None:
+    log = simlab.HDF5Logger(path)
+    log.log_agent_step("a", 0, {"r": 1.0})
+    log.log_agent_step("a", 1, {"r": 1.0})
+    following, late = simlab.follow(path, every=0.02), simlab.follow(path, every=0.02)
+    assert next(following).sizes["time"] == 1
+    assert next(late).sizes["time"] == 1
+    log.finalize()
+    path.unlink()
+    with pytest.raises(RunNotFoundError, match="removed while it was followed; rows up to step 0 of episode 0 were handed out"):
+        next(following)
+    with simlab.HDF5Logger(path) as log:  # the system may give it the number of the file that is gone
+        for t in range(10):
+            log.log_agent_step("a", t, {"r": 2.0})
+    with pytest.raises(StateError, match="replaced by another run"):
+        next(late)
+
+
+def test_follow_tells_of_rows_that_were_cut_off(path: Path) -> None:
+    log = simlab.HDF5Logger(path)
+    for t in range(20):
+        log.log_agent_step("a", t, {"r": 1.0})
+    following = simlab.follow(path, every=0.02)
+    assert next(following).sizes["time"] == 19
+    log.finalize()
+    log = simlab.HDF5Logger(path, mode="a", resume=10)
+    for t in range(11, 40):
+        log.log_agent_step("a", t, {"r": 2.0})
+    with pytest.raises(StateError, match=r"resumed at an earlier step.*step 18 of episode 0"):
+        next(following)
+    log.finalize()
+
+
+def test_follow_goes_on_where_a_run_is_resumed(path: Path) -> None:
+    log = simlab.HDF5Logger(path)
+    for t in range(20):
+        log.log_agent_step("a", t, {"r": 1.0})
+    following = simlab.follow(path, every=0.02)
+    assert next(following).sizes["time"] == 19
+    log.finalize()
+    log = simlab.HDF5Logger(path, mode="a", resume=True)
+    for t in range(20, 40):
+        log.log_agent_step("a", t, {"r": 2.0})
+    assert next(following).r.values[0].tolist() == [1.0] + [2.0] * 19
+    log.finalize()
+    assert next(following).r.values.tolist() == [[2.0]]
+    assert list(following) == []
+
+
+@pytest.mark.parametrize("flushes", [0, 1, 2])
+def test_an_array_that_was_logged_again_at_time_0(path: Path, flushes: int) -> None:
+    def now() -> list[list[int]]:
+        with simlab.open_run(path, live=True) as ds:
+            return [ds.g.values[:, 0, 0].tolist(), ds[ds.g.dims[0]].values.tolist(), ds.at_all.values[:, 0].tolist()]
+
+    log = simlab.HDF5Logger(path)
+    log.log_env_step(0, {"g": np.full((2, 2), 1), "at_all": [5, 5]})
+    if flushes:
+        log.flush()
+    log.log_env_step(0, {"g": np.full((2, 2), 2)})
+    assert now() == [[2], [0], [5]]
+    if flushes > 1:
+        log.flush()
+    log.log_env_step(1, {"n": 1})
+    log.log_env_step(2, {"g": np.full((2, 2), 3)})
+    assert now() == [[2, 3], [0, 2], [5]]
+    log.log_env_step(2, {"g": np.full((2, 2), 4)})
+    assert now() == [[2, 4], [0, 2], [5]]
+    log.finalize()
+    assert now() == [[2, 4], [0, 2], [5]]
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_what_was_told_at_the_begin_of_the_open_episode(path: Path, flush: bool) -> None:
+    def table(known: list[str]) -> tuple[list[Any], ...]:
+        with simlab.open_run(path) as ds:
+            episodes = ds.sim.episodes
+            there = [ds.sim.present(name).values.tolist() for name in known]
+            return episodes.seed.values.tolist(), episodes.own.values.tolist(), episodes.part.values.tolist(), *there
+
+    log = simlab.HDF5Logger(path)
+    log.begin_episode(seed=5, own="x", part=1)
+    log.log_agent_step("a", 0, {"r": 1.0})
+    if flush:
+        log.flush()
+    assert table(["own"]) == ([5], ["x"], [1], [True])
+    log.begin_episode(seed=6, own="longer")
+    log.log_agent_step("a", 0, {"r": 1.0})
+    if flush:
+        log.flush()
+    assert table(["seed", "own", "part"]) == ([5, 6], ["x", "longer"], [1, 0], [True, True], [True, True], [True, False])
+    log.begin_episode(part=0.5)
+    log.log_agent_step("a", 0, {"r": 1.0})
+    assert table(["part"]) == ([5, 6, 0], ["x", "longer", ""], [1, 0, 0.5], [True, False, True])
+    log.finalize()
+    assert table(["seed"])[::3] == ([5, 6, 0], [True, True, False])
+
+
+def test_info_in_the_process_that_records(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with simlab.HDF5Logger(path) as log:
+        for t in range(300):
+            log.log_agent_step("a", t, {"r": 1.0})
+        assert main(["info", str(path)]) == 0
+        told = capsys.readouterr().out
+        assert "being recorded" in told
+        assert "300 rows, 1 agent" in told
+        log.log_agent_step("a", 300, {"r": 1.0})
+    assert main(["info", str(path)]) == 0
+    assert "301 rows" in capsys.readouterr().out

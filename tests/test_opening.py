@@ -7,8 +7,10 @@ import pickle
 import shutil
 import subprocess
 import sys
+import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -33,28 +35,33 @@ def can_be_locked(path: Path) -> bool:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
 
 
+def is_open(path: Path) -> bool:
+    """Whether this process has the file open."""
+    return any(place == str(path) and bool(handle.file) for (place, _), handle in opening._open.items())
+
+
 def test_one_handle_is_shared_and_the_last_reader_closes_it(run: Path) -> None:
     first, second = RunSource(run), RunSource(run)
     assert first.file() is second.file()
     first.close()
     assert second.file()
-    assert not can_be_locked(run)
+    assert is_open(run)
     second.close()
-    assert can_be_locked(run)
+    assert not is_open(run)
 
 
 def test_a_forgotten_dataset_closes_its_file(run: Path) -> None:
     ds = simlab.open_run(run)
-    assert not can_be_locked(run)
+    assert is_open(run)
     del ds
     gc.collect()
-    assert can_be_locked(run)
+    assert not is_open(run)
 
 
 def test_the_with_block_closes_and_what_was_not_loaded_says_so(run: Path) -> None:
     with simlab.open_run(run) as ds:
         loaded = ds.rewards.load()
-    assert can_be_locked(run)
+    assert not is_open(run)
     assert loaded.shape == (5, 300)
     with pytest.raises(StateError, match="was closed"):
         ds.vision.values  # noqa: B018
@@ -123,7 +130,7 @@ def test_workers_read_what_the_parent_opened(run: Path, method: str) -> None:
     with multiprocessing.get_context(method).Pool(2) as pool:
         assert pool.map(_total, [ds] * 4) == [total] * 4
     assert _total(ds) == total
-    assert not can_be_locked(run)
+    assert is_open(run)
 
 
 def test_many_threads_read_one_dataset(run: Path) -> None:
@@ -307,3 +314,145 @@ def test_a_failed_opening_leaves_nothing_open(tmp_path: Path) -> None:
         simlab.open_run(path)
     assert can_be_locked(path)
     assert not [key for key in opening._open if key[0] == str(path)]
+
+
+READER = """
+    import sys, simlab
+    ds = simlab.open_run(sys.argv[1])
+    early, late = ds.r.isel(time=slice(0, 100)), ds.r.isel(time=slice(100, None))
+    assert (early.values == 1).all()
+    print("open", flush=True)
+    for line in sys.stdin:
+        try:
+            told = sorted(set(late.values.ravel().tolist()))
+        except simlab.errors.StateError as error:
+            told = "written again" in str(error)
+        print(told, len(simlab.open_run(sys.argv[1]).time), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("mode", "resume"), [("a", None), ("a", True), ("a", 150), ("w", None)])
+def test_a_reader_does_not_stop_a_writer_and_says_that_the_file_was_written_again(
+    tmp_path: Path, mode: str, resume: bool | int | None
+) -> None:
+    path = tmp_path / "run.h5"
+    with simlab.HDF5Logger(path, simulation="s") as log:
+        for t in range(300):
+            log.log_agent_step("a", t, {"r": 1.0})
+    again: dict[str, Any] = {"resume": resume} if resume is not None else {}
+    start = 151 if resume == 150 else 300 if resume else 0
+    with subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(READER), str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as reader:
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+
+        def look() -> str:
+            print(file=reader.stdin, flush=True)
+            return reader.stdout.readline().strip()  # type: ignore[union-attr]
+
+        assert reader.stdout.readline() == "open\n"
+        log = simlab.HDF5Logger(path, mode=mode, simulation="t" if mode == "a" and not resume else "s", **again)
+        for t in range(start, start + 40):
+            log.log_agent_step("a", t, {"r": 2.0})
+        log.flush()
+        looks = [look()] if resume or mode == "w" else []
+        log.finalize()
+        if resume or mode == "w":
+            looks.append(look())
+            assert looks == [f"True {start + 40}"] * 2
+        else:
+            reader.stdin.close()
+            assert "2 simulations" not in reader.stdout.read()
+
+
+def test_a_live_dataset_says_that_rows_were_cut_off_and_logged_anew(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    code = """
+        import os, sys, simlab
+        log = simlab.HDF5Logger(sys.argv[1])
+        for t in range(300):
+            log.log_agent_step("a", t, {"r": 1.0})
+        log.flush()
+        print("open", flush=True)
+        sys.stdin.readline()
+        os.kill(os.getpid(), 9)
+    """
+    args = [sys.executable, "-c", textwrap.dedent(code), str(path)]
+    with subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        ds = simlab.open_run(path)
+        packed = pickle.dumps(ds)
+        assert set(ds.r.isel(time=slice(0, 250)).values.ravel().tolist()) == {1.0}
+        writer.communicate(b"\n")
+    code = """
+        import sys, simlab
+        with simlab.HDF5Logger(sys.argv[1], mode="a", resume=150) as log:
+            for t in range(151, 400):
+                log.log_agent_step("a", t, {"r": 2.0})
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code), str(path)], check=True)
+    for old in (ds, pickle.loads(packed), ds):
+        with pytest.raises(StateError, match="written again"):
+            old.r.isel(time=slice(0, 250)).values  # noqa: B018
+    assert set(simlab.open_run(path).r.values[0, 151:].tolist()) == {2.0}
+
+
+def test_workers_do_not_read_what_was_written_since_as_the_old_run(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    with simlab.HDF5Logger(path) as log:
+        log.log_agent_step("a", 0, {"r": 1.0})
+    packed = pickle.dumps(simlab.open_run(path))
+    log = simlab.HDF5Logger(path, mode="w")
+    log.log_agent_step("a", 0, {"r": 2.0})
+    with pytest.raises(StateError, match="written again"):
+        pickle.loads(packed).r.values  # noqa: B018
+    log.finalize()
+
+
+def test_others_in_this_process_open_the_file_as_they_like(run: Path) -> None:
+    ds = simlab.open_run(run)
+    with h5py.File(run, "r") as other:
+        assert len(other["simulation_0001"]) > 0
+        assert simlab.open_run(run).rewards.values.shape == ds.rewards.shape
+    ds.close()
+    with h5py.File(run, "r"):
+        assert simlab.open_run(run).rewards.values.shape == ds.rewards.shape
+        assert not can_be_locked(run)  # by the other one, which has a lock of its own
+
+
+def test_a_new_dataset_beside_a_stale_one_is_new(run: Path, tmp_path: Path) -> None:
+    old = simlab.open_run(run)
+    assert old.sizes["time"] == 300
+    code = f"from tests import handmade\nimport pathlib\nhandmade.write(pathlib.Path({str(tmp_path / 'new.h5')!r}), committed=200)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    with open(run, "r+b") as file:  # in place, as another program writes
+        file.truncate(0)
+        file.write((tmp_path / "new.h5").read_bytes())
+    assert simlab.open_run(run).sizes["time"] == 200
+    assert simlab.open_run(run).vision.values.shape[1] == 200
+    with pytest.raises(StateError, match="written again"):
+        old.vision.values  # noqa: B018
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_child_reads_and_writes_what_the_parent_has_open(tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    with simlab.HDF5Logger(path) as log:
+        log.log_agent_step("a", 0, {"r": 1.0})
+    ds = simlab.open_run(path)
+    child = os.fork()
+    if not child:
+        try:
+            assert simlab.open_run(path).r.values.tolist() == [[1.0]]
+            log = simlab.HDF5Logger(path, mode="a", resume=True)
+            log.log_agent_step("a", 1, {"r": 2.0})
+            log.finalize()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    with pytest.raises(StateError, match="written again"):
+        ds.r.values  # noqa: B018
+    assert simlab.open_run(path).r.values.tolist() == [[1.0, 2.0]]

@@ -24,7 +24,7 @@ def episode_table(contents: RunContents, gaps: list[str] | None = None) -> xr.Da
     """Return one entry for each episode, with all that was recorded about it.
 
     An episode that was not ended (the run is being recorded, or its program died) is the last one; ``complete`` is False
-    for it, and what is only known at the end is NaN, 0 or empty.
+    for it, what was told at its begin is there, and what is only known at the end is NaN, 0 or empty.
 
     Parameters
     ----------
@@ -45,13 +45,17 @@ def episode_table(contents: RunContents, gaps: list[str] | None = None) -> xr.Da
         if name in columns:
             columns[name] = np.concatenate([columns[name][: numbers.size - values.size], values])
     derived = {START: open_start, LENGTH: open_length}
-    n_open = open_numbers.size
+    begun = [contents.begun.get(number, {}) for number in open_numbers.tolist()]
     data: dict[str, Any] = {}
-    for name in (START, LENGTH, *(n for n in columns if n not in (START, LENGTH, EPISODE))):
+    for name in dict.fromkeys((START, LENGTH, *columns, *(n for fields in begun for n, v in fields.items() if v is not None))):
+        if name == EPISODE:
+            continue
         known = columns.get(name, np.zeros(0, np.int64))
-        later = derived[name].astype(known.dtype) if name in derived else _unknown(known.dtype, n_open)
+        if name not in columns and name not in derived:  # no episode that ended has it
+            known = _unknown(np.asarray(next(v for fields in begun if (v := fields.get(name)) is not None)).dtype, numbers.size)
+        later = derived[name].astype(known.dtype) if name in derived else _told(known.dtype, name, begun)
         data[name] = ((EPISODE,), np.concatenate([known, later]), clean_attributes(members[name]) if name in members else {})
-    done = np.concatenate([np.ones(numbers.size, bool), np.zeros(n_open, bool)])
+    done = np.concatenate([np.ones(numbers.size, bool), np.zeros(len(begun), bool)])
     data[COMPLETE] = ((EPISODE,), done, {"long_name": "whether the episode was ended"})
     return xr.Dataset(data, {EPISODE: np.concatenate([numbers, open_numbers.astype(numbers.dtype)])})
 
@@ -59,10 +63,11 @@ def episode_table(contents: RunContents, gaps: list[str] | None = None) -> xr.Da
 def as_in_table(present: xr.DataArray, name: str, contents: RunContents) -> xr.DataArray:
     """Return where a field is there for the episodes of `episode_table`; `present` is that for each entry on disk.
 
-    Of an episode that was not ended, no more is there than its start and its length so far.
+    Of an episode that was not ended, no more is there than its start, its length so far and what was told at its begin.
     """
     numbers, whole, open_numbers, *_ = _ended_and_open(contents, [])
-    later = np.full(open_numbers.size, name in (START, LENGTH))
+    told = [contents.begun.get(number, {}).get(name) is not None for number in open_numbers.tolist()]
+    later = np.array(told, bool) | (name in (START, LENGTH))
     ended = present.values[: whole.size][whole]
     if name in RETURN_FIELDS and contents.staged_episodes:
         summed = _staged_returns(contents, whole, []).get(name, np.zeros(0))
@@ -165,6 +170,17 @@ def _runs_of(episodes: Array, offset: int) -> tuple[Array, Array, Array]:
         return np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.int64)
     first = np.flatnonzero(np.diff(episodes, prepend=episodes[0] - 1))
     return episodes[first], first + offset, np.diff(first, append=episodes.size)
+
+
+def _told(dtype: np.dtype[Any], name: str, begun: list[dict[str, Any]]) -> Array:
+    """Return a field of episodes that were not ended, as it was told at their begin."""
+    later = _unknown(dtype, len(begun))
+    for i, fields in enumerate(begun):
+        if fields.get(name) is not None:
+            value = np.asarray(fields[name])
+            later = later.astype(np.result_type(later, value))
+            later[i] = value
+    return later
 
 
 def _unknown(dtype: np.dtype[Any], n: int) -> Array:

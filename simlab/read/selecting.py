@@ -170,6 +170,9 @@ def _full_presence(name: str, contents: RunContents, origin: Origin) -> xr.DataA
         if member.name == name and EPISODE in contents.coordinates:
             entries = _bit(contents.episodes, member.disk, (EPISODE,), {EPISODE: contents.coordinates[EPISODE].read()})
             return as_in_table(entries, name, contents)
+    if EPISODE in contents.coordinates and any(fields.get(name) is not None for fields in contents.begun.values()):
+        numbers = contents.coordinates[EPISODE].read()  # no episode that ended has it
+        return as_in_table(xr.DataArray(np.zeros(numbers.size, bool), {EPISODE: numbers}, (EPISODE,)), name, contents)
     return None
 
 

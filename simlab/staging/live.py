@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from simlab.conventions import COMMITTED
+from simlab.conventions import COMMITTED, TIME_SUFFIX
 from simlab.errors import RunInUseError, users_frame
 from simlab.schema import INHERIT, Schema
 from simlab.schema.names import disk_name
@@ -59,7 +59,7 @@ class Unfinished:
             # What HDF5 remembers of a file may be older than the number of rows that it reads then: so that number first, and a new handle.
             rows = int(file[simulation][COMMITTED][()])
             file.close()
-            file, tail = self.file(path), Tail(None, simulation, rows, rows)
+            file, tail = self.file(path), Tail(None, simulation, rows, rows, begun=found.begun)
         return file, tail
 
     def file(self, path: Path) -> Any:
@@ -96,7 +96,8 @@ def _tail(path: Path, found: Found, simulation: str) -> Tail | None:
         replay(found, store, end_episode=False, returns=False)
         file.close()
         rewards = {p: disk_name(v.name) for p in found.schema.population_names if (v := reward_of(found.schema.variables(p))) is not None}
-        return Tail(MemorySource(str(path), overlay.content()), simulation, windows[0].first, rows, rewards)
+        series = {disk_name(b.variable.name).replace(".", "_") + TIME_SUFFIX: b.first for b in found.blocks()}
+        return Tail(MemorySource(str(path), overlay.content()), simulation, windows[0].first, rows, rewards, series, found.begun)
     finally:
         file.close()
 

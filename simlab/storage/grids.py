@@ -147,6 +147,8 @@ class RunContents:
         known yet.
     rewards : dict of str to str
         By population, the disk name of the variable whose sum is the return, where there are such episodes.
+    begun : dict of int to dict
+        Of a run that is being recorded: what was told when an episode that has not ended was begun, by its number.
     gaps : list of str
         What is damaged or missing, one sentence for each.
     """
@@ -165,6 +167,7 @@ class RunContents:
     coordinates: dict[str, StoredVariable] = field(default_factory=dict)
     staged_episodes: int = 0
     rewards: dict[str, str] = field(default_factory=dict)
+    begun: dict[int, dict[str, Any]] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
 
     @property

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import h5py
 
-from simlab.conventions import ATTR_FORMAT, COMMITTED, FORMAT_VERSION
+from simlab.conventions import ATTR_FORMAT, ATTR_RESUMED, COMMITTED, FORMAT_VERSION
 from simlab.errors import DamageWarning, FormatError, RunInUseError, SimlabError, StorageError, users_frame
 from simlab.storage.damage import ODD, reason
 from simlab.storage.diagnose import explain
@@ -52,12 +52,18 @@ class OpenFile:
         Of a live file: rows that are staged and not in the file yet.
     turn : bytes
         Of a live file: its structure's turn, see `simlab.storage.turns`.
+    seam : tuple of str
+        Of a live file: the simulation that is recorded, and where it was resumed.
+    writer : tuple
+        Of a live file: see `writer_of`.
     """
 
     file: h5py.File
     live: bool
     tail: Any = None
     turn: bytes = b""
+    seam: tuple[str, str] = ("", "")
+    writer: tuple[Any, ...] = ()
     holders: int = 0
     datasets: dict[str, h5py.Dataset] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
@@ -127,6 +133,23 @@ def steadily(path: str, find: Callable[[], T]) -> tuple[T, bytes]:
     raise RunInUseError(f"{path!r} is being recorded, and could not be read beside its writer. Try again.") from last
 
 
+def resumed_at(file: h5py.File, simulation: str) -> str:
+    """Return where a simulation was resumed, as the file tells it."""
+    with contextlib.suppress(*ODD):
+        told = file[simulation].attrs.get(ATTR_RESUMED, "") if simulation else ""
+        return told.decode("utf-8", "replace") if isinstance(told, bytes) else str(told)
+    return ""
+
+
+def writer_of(path: str) -> tuple[Any, ...]:
+    """Return what changes when another writer takes a run, and when anything is written after the end of the one that had it."""
+    owner = owner_of(sidecar(path))
+    if owner is not None:
+        return owner.host, owner.pid, owner.born
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
+
+
 def is_live(path: str) -> bool:
     """Whether somebody, perhaps this process, writes the file."""
     if os.path.realpath(path) in being_recorded:
@@ -139,6 +162,7 @@ def is_live(path: str) -> bool:
 def open_for_reading(path: str) -> OpenFile:
     """Open a run file and check that it is one that this version reads."""
     folder, tail, live, told = sidecar(path), None, is_live(path), b""
+    writer = writer_of(path) if live else ()
     if live and _shows:
         (file, tail), told = steadily(path, lambda: _shows[0].live(Path(path), folder))
     elif folder.is_dir() and owner_of(folder) is not None:
@@ -150,7 +174,9 @@ def open_for_reading(path: str) -> OpenFile:
     except BaseException:
         file.close()
         raise
-    handle = OpenFile(file, live, tail, told)
+    owner = owner_of(folder) if live else None
+    recorded = owner.simulation if owner is not None else ""
+    handle = OpenFile(file, live, tail, told, (recorded, resumed_at(file, recorded)), writer)
     _open_files.add(handle)
     return handle
 
@@ -173,7 +199,25 @@ def _open_closed(path: str, folder: Path) -> h5py.File:
     if file.mode != "r":
         file.close()
         raise RunInUseError(f"{path!r} is being written by this process. Close it first.")
+    if h5py.h5f.get_obj_count(file.id, h5py.h5f.OBJ_FILE) > 1:
+        # HDF5 gives what somebody else in this process opened, perhaps before the file was written again, or before a fork.
+        file.close()
+        return open_over(Overlay(path))
+    _let_writers_in(file)
     return file
+
+
+def _let_writers_in(file: h5py.File) -> None:
+    """Give up the lock that HDF5 took, once it has shown that nobody writes.
+
+    Without locking from the start, HDF5 would refuse whoever in this process opens the file in the ordinary way.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows: HDF5 takes no lock there
+        return
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(file.id.get_vfd_handle(), fcntl.LOCK_UN)
 
 
 def _open_cut_short(path: str) -> h5py.File | None:

@@ -67,6 +67,10 @@ class Tail:
         The first row that is read from there, and how many rows there are by now.
     rewards : dict of str to str
         By population, the disk name of the variable whose sum is the return.
+    series : dict of str to int
+        By time axis of the environment's arrays, the first entry that is read from there.
+    begun : dict of int to dict
+        What was told when an episode was begun, by its number.
     """
 
     source: RunSource | None
@@ -74,6 +78,8 @@ class Tail:
     split: int
     rows: int
     rewards: dict[str, str] = field(default_factory=dict)
+    series: dict[str, int] = field(default_factory=dict)
+    begun: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 def read_contents(source: RunSource, simulation: str, *, outline: bool = False) -> RunContents:
@@ -104,10 +110,12 @@ def read_contents(source: RunSource, simulation: str, *, outline: bool = False) 
         return found
 
     stored = source.persistently(read)
+    if tail is not None:
+        stored.begun = tail.begun
     if tail is None or tail.source is None:
         return stored
-    joined = join(stored, read_stored(tail.source, simulation, outline=outline), tail.split, tail.rows)
-    joined.rewards = tail.rewards
+    joined = join(stored, read_stored(tail.source, simulation, outline=outline), tail.split, tail.rows, tail.series)
+    joined.rewards, joined.begun = tail.rewards, tail.begun
     return joined
 
 
@@ -192,7 +200,7 @@ class JoinedMember(Member):
         return self.variable
 
 
-def join(base: RunContents, tail: RunContents, split: int, rows: int) -> RunContents:
+def join(base: RunContents, tail: RunContents, split: int, rows: int, firsts: dict[str, int]) -> RunContents:
     """Return what a run holds whose first rows are in one file and whose later ones are in another.
 
     Gaps are not told: the file is in the middle of a change.
@@ -203,6 +211,8 @@ def join(base: RunContents, tail: RunContents, split: int, rows: int) -> RunCont
         Of the file, and of the file in memory.
     split, rows : int
         The first row that is read from memory, and how many rows there are.
+    firsts : dict of str to int
+        The same by time axis of the environment's arrays; one that is not named has nothing in memory.
     """
     out = RunContents(
         base.source, base.simulation, base.attrs, base.file_attrs, rows, base.complete,
@@ -213,7 +223,8 @@ def join(base: RunContents, tail: RunContents, split: int, rows: int) -> RunCont
     series = {dim: (base.coordinates.get(dim), tail.coordinates[dim]) for dim in tail.coordinates if dim != EPISODE}
     splits, lengths = {}, {TIME: rows}
     for dim, pair in series.items():
-        splits[dim], lengths[dim] = _parts(*pair)
+        n = pair[0].shape[0] if pair[0] is not None else 0
+        splits[dim], lengths[dim] = min(n, firsts.get(dim, n)), max(n, pair[1].shape[0])
     _join_grid(out.environment, base.environment, tail.environment, split, lengths, splits)
     n = base.coordinates[EPISODE].shape[0] if EPISODE in base.coordinates else 0
     whole = max(n, tail.coordinates[EPISODE].shape[0] if EPISODE in tail.coordinates else 0)
@@ -226,15 +237,6 @@ def join(base: RunContents, tail: RunContents, split: int, rows: int) -> RunCont
         out.coordinates[EPISODE] = _joined(base.coordinates.get(EPISODE), tail.coordinates[EPISODE], n, (whole,))
         out.staged_episodes = whole - n
     return out
-
-
-def _parts(base: StoredVariable | None, tail: StoredVariable) -> tuple[int, int]:
-    """Return the first row of a series that is read from memory, and how many rows it has by now."""
-    n = base.shape[0] if base is not None else 0
-    if not tail.shape[0]:
-        return n, n
-    unwritten = int(np.argmax(tail.read() != 0)) if tail.read().any() else tail.shape[0]
-    return min(n, unwritten), max(n, tail.shape[0])
 
 
 def _join_population(base: PopulationContents | None, tail: PopulationContents | None, split: int, rows: int) -> PopulationContents:

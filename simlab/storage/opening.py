@@ -19,7 +19,7 @@ import h5py
 
 from simlab.errors import InputError, RunInUseError, RunNotFoundError, StateError, StorageError
 from simlab.storage.diagnose import explain
-from simlab.storage.handles import PATIENCE_SECONDS, OpenFile, is_live, open_for_reading, reopened
+from simlab.storage.handles import PATIENCE_SECONDS, OpenFile, is_live, open_for_reading, reopened, resumed_at, writer_of
 from simlab.storage.lock import sidecar
 from simlab.storage.overlay import Overlay
 from simlab.storage.turns import turn
@@ -40,6 +40,8 @@ class Identity:
     """How often a writer in this process has asked for the handles of the path (see `close_handles`)."""
 
 
+_NO_FILE: Final = Identity(-1, -1, -1, -1)
+
 _lock = threading.RLock()
 _gone: deque[tuple[tuple[str, Identity], OpenFile]] = deque()
 """Of sources that went away; their handles are closed when it is safe."""
@@ -47,15 +49,15 @@ _open: dict[tuple[str, Identity], OpenFile] = {}
 _generations: dict[str, int] = {}
 _process = 0
 """Counts forks on the way to this process: a handle that was opened before a fork belongs to the parent."""
-_inherited: list[OpenFile] = []
-"""Handles of the parent. Closing them here would give up the parent's lock on the file, so they are kept."""
+_inherited: list[tuple[str, OpenFile]] = []
+"""Paths and handles of the parent. HDF5 gives this process no other view of their files, so they are closed before it writes one."""
 
 
 def _forget_inherited() -> None:
     global _lock, _process
     _lock = threading.RLock()
     _process += 1
-    _inherited.extend(_open.values())
+    _inherited.extend((path, handle) for (path, _), handle in _open.items())
     _open.clear()
     _gone.clear()
 
@@ -87,6 +89,10 @@ class RunSource:
         The file.
     identity : Identity, optional
         The file that must lie there; left out, the one that lies there now.
+    grew : bool, optional
+        Whether that file was being written, so that it may have grown since.
+    seam : tuple of str, optional
+        Of such a file: the simulation that was recorded, and where that had been resumed by then.
 
     Raises
     ------
@@ -94,17 +100,20 @@ class RunSource:
         If there is no such file or it cannot be reached.
     """
 
-    def __init__(self, path: str | os.PathLike[str], identity: Identity | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], identity: Identity | None = None, grew: bool = False, seam: tuple[str, str] = ("", "")
+    ) -> None:
         self.path = absolute_path(path)
         self._place = os.path.realpath(self.path)
         self._closed = False
         self._opened: OpenFile | None = None
         self._process = _process
+        self._is_known = identity is not None
+        self._grew, self._seam = grew, seam
         self.identity = identity or _identify(self.path, self._place)
 
-    def __reduce__(self) -> tuple[type[RunSource], tuple[str, Identity | None]]:
-        live = self._opened is not None and self._opened.live
-        return RunSource, (self.path, None if live else replace(self.identity, generation=-1))
+    def __reduce__(self) -> tuple[type[RunSource], tuple[Any, ...]]:
+        return RunSource, (self.path, replace(self.identity, generation=-1), self._grew, self._seam)
 
     def __repr__(self) -> str:
         return f"<RunSource {self.path!r}{', closed' if self._closed else ''}>"
@@ -187,14 +196,16 @@ class RunSource:
                 if not handle.live:
                     self._check(handle.live)
                     return found
-                if turn(sidecar(self.path)) == handle.turn:
+                if turn(sidecar(self.path)) == handle.turn and writer_of(self.path) == handle.writer:
                     return found
             with _lock:
                 handle.datasets.clear()
                 handle.memory.clear()
                 handle.scales.clear()
                 handle.file.close()
+                handle.writer = writer_of(self.path)
                 handle.file, handle.turn = reopened(self.path)
+                self._check_seam(handle.file)
         raise RunInUseError(f"{self.path!r} is being recorded, and could not be read beside its writer. Try again.")
 
     def close(self) -> None:
@@ -215,7 +226,9 @@ class RunSource:
         with _lock:
             _close_unheld()
             live = is_live(self.path)
-            if live:
+            if self._is_known:
+                self._check(self._grew)
+            if self._grew or (live and not self._is_known):
                 self.identity = _identify(self.path, self._place)
             self._check(live)
             key = (self.path, replace(self.identity, generation=_generations.get(self._place, 0)))
@@ -226,7 +239,11 @@ class RunSource:
                     _open[key] = handle
             handle.holders += 1
             self.identity, self._opened, self._process = key[1], handle, _process
-            # The last lazy array that goes away closes the file, so that a forgotten Dataset does not keep writers out.
+            if self._is_known and self._grew:
+                self._check_seam(handle.file)
+            else:
+                self._is_known, self._grew, self._seam = True, handle.live, handle.seam
+            # The last lazy array that goes away closes the file: a forgotten Dataset does not keep it open.
             self._finalizer = weakref.finalize(self, _release, key, handle, _process)
             self._finalizer.atexit = False
             return handle
@@ -239,7 +256,17 @@ class RunSource:
         was = self.identity
         same = (now.device, now.inode) == (was.device, was.inode) and (live or (now.size, now.modified_ns) == (was.size, was.modified_ns))
         if not same or was.generation not in (now.generation, -1):
-            raise StateError(f"{self.path!r} was replaced or written again after this Dataset was opened. Open it again to see it.")
+            raise self._written_again()
+
+    def _check_seam(self, file: h5py.File) -> None:
+        """Raise if the simulation was resumed: its rows may be cut off, and others be in their places."""
+        name, resumed = self._seam
+        if name and resumed_at(file, name) != resumed:
+            self.identity = _NO_FILE
+            raise self._written_again()
+
+    def _written_again(self) -> StateError:
+        return StateError(f"{self.path!r} was replaced or written again after this Dataset was opened. Open it again to see it.")
 
 
 def _release(key: tuple[str, Identity], handle: OpenFile, process: int) -> None:
@@ -281,6 +308,11 @@ def close_handles(path: str | os.PathLike[str]) -> None:
             handle = _open.pop(key)
             handle.datasets.clear()
             handle.file.close()
+        for path, handle in _inherited:
+            if os.path.realpath(path) == place:
+                handle.datasets.clear()
+                handle.file.close()
+        _inherited[:] = [(path, handle) for path, handle in _inherited if handle.file]
 
 
 def _identify(path: str, place: str) -> Identity:

@@ -6,6 +6,7 @@ import datetime
 import os
 import re
 import shutil
+import time
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -40,6 +41,7 @@ from simlab.storage.writable import WritableFile, being_recorded
 Mode = Literal["x", "w", "a"]
 
 _LEAST_SPACE: Final = 1 << 20
+_LOCK_TRIES: Final = 20
 _SWMR_SUPERBLOCK: Final = 3
 """The version of HDF5's superblock from which a file can be read while it is written."""
 _NUMBERED: Final = re.compile(r"simulation_(\d{4,})")
@@ -252,16 +254,21 @@ def refuse_if_open_elsewhere(path: Path) -> None:
         import fcntl
     except ImportError:  # Windows locks open files by itself: what follows is refused
         return
-    try:
-        with path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.flock(file, fcntl.LOCK_UN)  # a child that is forked here keeps the file open
-    except BlockingIOError as e:
-        raise RunInUseError(
-            f"{path} is open in another program, or by a logger of this one that was not finalized. Close it first, or use another name."
-        ) from e
-    except OSError:
-        return  # a file system without locks, or a file we may not read: the write itself will tell
+    for left in reversed(range(_LOCK_TRIES)):
+        try:
+            with path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(file, fcntl.LOCK_UN)  # a child that is forked here keeps the file open
+            return
+        except BlockingIOError as e:
+            if not left:
+                raise RunInUseError(
+                    f"{path} is open in another program, or by a logger of this one that was not finalized. "
+                    "Close it first, or use another name."
+                ) from e
+            time.sleep(0.01)  # perhaps a reader of ours that is just opening it
+        except OSError:
+            return  # a file system without locks, or a file we may not read: the write itself will tell
 
 
 def _refused(path: Path, what: str, e: OSError) -> RunInUseError | StorageError:

@@ -19,6 +19,8 @@ from simlab.storage.describing import dimension_list, is_plain_dimension, is_sca
 from simlab.storage.diagnose import explain
 from simlab.storage.entries import address
 from simlab.storage.finding import natural_key
+from simlab.storage.handles import reopened
+from simlab.storage.writable import being_recorded
 
 FILTERS: Final = {
     1: "gzip", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 307: "bzip2", 32000: "lzf", 32001: "blosc",
@@ -150,7 +152,9 @@ def describe(path: str | os.PathLike[str], *, most: int = MOST_OBJECTS) -> Tree:
 
 
 def _open(place: str) -> h5py.File:
-    """Open a file for reading, one that is being written in SWMR mode too."""
+    """Open a file for reading, one that is being written in SWMR mode too, or by a logger of this process."""
+    if os.path.realpath(place) in being_recorded:
+        return reopened(place)[0]
     try:
         return h5py.File(place, "r")
     except (OSError, RuntimeError, ValueError) as error:
