@@ -76,7 +76,6 @@ def _let_go_after_fork() -> None:
     left = list(open_loggers)
     open_loggers.clear()
     _being_finalized.clear()
-    _collecting.clear()
     for logger in left:
         logger._leave_to_parent()
 
