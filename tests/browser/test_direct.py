@@ -150,11 +150,10 @@ def test_what_the_second_side_did_is_dashed(browser: Any, known_run: Path, tmp_p
     with simlab.open_run(known_run) as ds, new_page(browser) as (page, _):
         (viewer,) = show(page, tmp_path, ds.sim.view(other=1, panels=["actions"], agents=["ada"]))
         viewer.wait_row(0)
+        page.evaluate("() => { window.views[0].window = [0, 16]; window.views[0].moved(); }")
         page.wait_for_timeout(300)
-        gaps = viewer.root.locator(".sl-plot canvas").evaluate(
+        edges = viewer.root.locator(".sl-plot canvas").evaluate(
             """(canvas) => {
-              const view = window.views[0];
-              const row = view.series[0];
               const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
               const filled = (x, y) => data[4 * (y * canvas.width + x) + 3] > 200;
               const most = [];
@@ -253,22 +252,45 @@ def test_playing_keeps_its_pace(browser: Any, known_run: Path, tmp_path: Path) -
         }"""
         assert page.evaluate(counted, [200, 240]) == pytest.approx(2400, abs=4)
         assert page.evaluate(counted, [3, 60]) == pytest.approx(600, abs=2)
+
+
+@pytest.mark.parametrize("late", [0, 60])
+def test_linked_viewers_keep_their_pace(browser: Any, known_run: Path, tmp_path: Path, late: int) -> None:
+    """They are linked in the page, or by the kernel, which hears of a step and tells it late."""
+    with simlab.open_run(known_run) as ds, new_page(browser) as (page, _):
+        show(page, tmp_path, ds.sim.view(panels=["rewards"]), ds.sim.view(panels=["energy"]))
         rows = page.evaluate(
-            """async () => {
+            """async (late) => {
               const [a, b] = window.views;
-              for (const name of ['step', 'playing']) {
-                a.model.on(`change:${name}`, () => b.model.set(name, a.model.get(name)));
-                b.model.on(`change:${name}`, () => a.model.set(name, b.model.get(name)));
+              const kernel = { step: 0, playing: false };
+              for (const [from, to] of [[a, b], [b, a]]) {
+                for (const name of late ? [] : ['step', 'playing']) {
+                  from.model.on(`change:${name}`, () => to.model.set(name, from.model.get(name)));
+                }
+                from.model.save_changes = () => {
+                  const told = { step: from.model.get('step'), playing: from.model.get('playing') };
+                  if (late) setTimeout(() => {
+                    for (const name of ['step', 'playing']) {
+                      if (kernel[name] === told[name]) continue;
+                      kernel[name] = told[name];
+                      setTimeout(() => to.model.set(name, told[name]), late);
+                    }
+                  }, late);
+                };
               }
               a.play(true);
-              await new Promise((done) => setTimeout(done, 2000));
+              await new Promise((done) => setTimeout(done, 2500));
+              const there = [a.row, b.row];
               a.play(false);
-              await new Promise((done) => setTimeout(done, 100));
-              return [a.row, b.row, b.playing];
-            }"""
+              await new Promise((done) => setTimeout(done, 900));
+              return [...there, b.playing, a.row, b.row];
+            }""",
+            late,
         )
-        assert 50 < rows[0] < 70
-        assert rows[1:] == [rows[0], False]
+        assert 55 < rows[0] < 100
+        assert 55 < rows[1] < 100
+        assert rows[2] is False
+        assert late or rows[3] == rows[4]  # by way of the kernel, each may hear the last word of the other
 
 
 def test_it_does_not_play_by_itself_where_motion_is_unwanted(browser: Any, known_run: Path, tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 // Playing: which row is due, by the wall clock.
 
 const NEAR = 2;
+const LATE_S = 0.6;
 
-/** Whether a row is where this view is, or a step or two away: where a linked viewer may be that plays too. */
+/** Whether a linked viewer that plays too may be at a row: a step or two away, or where this one was when the kernel was told. */
 export function isNear(view, row) {
-  const away = Math.abs(row - view.row);
-  return Math.min(away, view.loop ? view.n - away : away) <= NEAR;
+  const around = (rows) => (view.loop ? ((rows % view.n) + view.n) % view.n : rows);
+  const [behind, ahead] = [around(view.row - row), around(row - view.row)];
+  return (ahead >= 0 && ahead <= NEAR) || (behind >= 0 && behind <= Math.max(NEAR, LATE_S * view.speed));
 }
 
 /**

@@ -91,7 +91,10 @@ export class EpisodeView {
     heed("step", (step) => step !== this.row && this.goTo(step, "kernel"));
     heed("episode", (k) => k !== this.k && this.openEpisode(k, 0, false));
     heed("agents", (agents) => this.showAgents(agents, false));
-    heed("playing", (playing) => playing !== this.playing && this.play(playing, false));
+    heed("playing", (playing) => {
+      if (playing !== this.playing) this.play(playing, false);
+      if (!playing) this.goTo(this.model.get("step"), "kernel"); // where a linked viewer stopped
+    });
     heed("speed", (speed) => this.setSpeed(speed, false));
     heed("loop", (loop) => this.setLoop(loop, false));
     heed("bookmarks", (marks) => {
