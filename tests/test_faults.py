@@ -470,3 +470,27 @@ def test_what_was_left_before_the_machine_was_started_anew_is_removed(tmp_path: 
     young.write_bytes(b"x")
     leftovers.remove_leftovers(path)
     assert [name for name, place in work.items() if place.exists()] == ["here boot-2 view-2", "there boot-1 view-1", "young"]
+
+
+def test_readers_wait_for_structure_that_was_changed_halfway_until_it_is_changed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from simlab.storage import handles
+    from simlab.storage.turns import Turns, is_steady, turn
+
+    log = simlab.HDF5Logger(tmp_path / "run.h5")
+    step(log, 0)
+    folder = tmp_path / "run.h5.journal"
+    turns = Turns(folder)
+    for _ in range(2):
+        with contextlib.suppress(OSError), turns.change():
+            raise OSError(errno.EIO, "Input/output error")
+        assert not is_steady(turn(folder))
+    monkeypatch.setattr(handles, "PATIENCE_SECONDS", 0.2)
+    with pytest.raises(RunInUseError, match="changing its structure"):
+        simlab.open_run(tmp_path / "run.h5")
+    with turns.change():
+        assert not is_steady(turn(folder))
+    assert is_steady(turn(folder))
+    check(tmp_path / "run.h5", [0])
+    log.finalize()

@@ -116,7 +116,7 @@ def steadily(path: str, find: Callable[[], T]) -> tuple[T, bytes]:
     RunInUseError
         If it is changed all the time.
     """
-    folder, last = sidecar(path), None
+    folder, last, told = sidecar(path), None, b""
     gives_up_at = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < gives_up_at:
         told = turn(folder)
@@ -130,6 +130,11 @@ def steadily(path: str, find: Callable[[], T]) -> tuple[T, bytes]:
                 if turn(folder) == told and isinstance(e, SimlabError):
                     raise
         time.sleep(0.002)
+    if not is_steady(told):
+        raise RunInUseError(
+            f"{path!r} is being recorded, and its writer has been changing its structure for {PATIENCE_SECONDS:.0f} s: the disk is slow or "
+            "refuses a part of it, which the next call of the writer says. See to the disk, and try again."
+        )
     raise RunInUseError(f"{path!r} is being recorded, and could not be read beside its writer. Try again.") from last
 
 

@@ -49,10 +49,10 @@ class Turns:
 
     @contextlib.contextmanager
     def change(self) -> Iterator[None]:
-        """Change the file inside. If that fails halfway, readers go on waiting."""
-        self._tell()
+        """Change the file inside. If that fails halfway, readers wait until it is done again and succeeds."""
+        self._tell(1 + self._count % 2)  # one that failed left an odd number
         yield
-        self._tell()
+        self._tell(1)
         self._let_readers_in()
 
     def _let_readers_in(self) -> None:
@@ -63,8 +63,8 @@ class Turns:
                 time.sleep(_PAUSE_SECONDS)
             self._let_in_at, self._let_in_last = self._count, time.monotonic()
 
-    def _tell(self) -> None:
-        self._count += 1
+    def _tell(self, more: int) -> None:
+        self._count += more
         number = os.open(self._place, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
         try:
             os.write(number, self._mark + self._count.to_bytes(_MARK, "little"))
