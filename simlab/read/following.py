@@ -87,6 +87,8 @@ def follow(
             except (RunNotFoundError, FormatError, StateError) as error:
                 if ds is not None:
                     ds.close()
+                if progress.cut:
+                    raise
                 progress.check_gone(error, live)
                 if progress.file is None and not isinstance(error, StateError):
                     if timeout is not None and time.monotonic() - began > timeout:
@@ -122,6 +124,8 @@ class _Progress:
         How often the simulation had been resumed.
     complete : bool
         Whether it was finalized at the last look; the writer may have gone on with another one.
+    cut : bool
+        Whether rows that were handed out were cut off.
     told : str
         Up to where rows were handed out, in words.
     """
@@ -134,6 +138,7 @@ class _Progress:
     episodes: int = 0
     seams: int = 0
     complete: bool = False
+    cut: bool = False
     told: str = "nothing was handed out"
 
     def check_gone(self, error: Exception, live: bool) -> None:
@@ -166,7 +171,8 @@ class _Progress:
                 self.held = os.open(self.place, os.O_RDONLY)
         if self.file != file:
             raise self._replaced()
-        if min(ds.sizes[TIME], *seams[self.seams :], self.rows) < self.rows:
+        self.cut = min(ds.sizes[TIME], *seams[self.seams :], self.rows) < self.rows
+        if self.cut:
             raise StateError(
                 f"{self.place!r} was resumed at an earlier step while it was followed: {self.told}, and rows before that were cut off. "
                 "Follow it anew."
