@@ -263,6 +263,32 @@ def test_bookmarks_are_kept_beside_the_run(run: Path) -> None:
         assert ds.sim.view().bookmarks == viewer.bookmarks
 
 
+def test_viewers_of_one_run_keep_each_others_bookmarks(run: Path) -> None:
+    place = run.parent / "run.h5.bookmarks.json"
+    with simlab.open_run(run) as ds:
+        one, two = ds.sim.view(), ds.sim.view(1)
+        one.bookmark("a")
+        two.bookmark("b")
+        assert [mark["note"] for mark in json.loads(place.read_text())["simulation_0001"]] == ["a", "b"]
+        assert [mark["note"] for mark in two.bookmarks] == ["a", "b"]
+        one.bookmarks = []
+        assert [mark["note"] for mark in one.bookmarks] == ["b"]
+        two.bookmark("b")
+        two.bookmarks = two.bookmarks[:1]  # of two that are equal, one goes
+        assert [mark["note"] for mark in ds.sim.view().bookmarks] == ["b"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")
+def test_others_may_read_the_bookmarks(run: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with simlab.open_run(run) as ds:
+            ds.sim.view().bookmark("x")
+    finally:
+        os.umask(before)
+    assert (run.parent / "run.h5.bookmarks.json").stat().st_mode & 0o777 == 0o644
+
+
 @pytest.mark.parametrize(
     "content", ["[", "[]", '{"simulation_0001": [1]}', '{"simulation_0001": [{"episode": 0, "step": -1}]}', "[" * 100_000]
 )

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from tqdm import tqdm
 
-from simlab.errors import InputError, NotInRunError, StorageError, did_you_mean
+from simlab.errors import InputError, NotInRunError, did_you_mean
 from simlab.storage.opening import absolute_path
 from simlab.view.desk import Desk
 from simlab.view.film import Film, still, write_animation, write_film
 from simlab.view.kinds import Panel
 from simlab.view.page import Page, megabytes, of_agents
+from simlab.view.whole import written_whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -108,7 +107,7 @@ def export(
     numbers = _numbers(ds, episode)
     people = _people(ds, numbers[0], agents)
     bar = _Bar(os.path.basename(place), sys.stderr.isatty() if progress is None else progress)
-    with _whole(place) as temporary, bar:
+    with written_whole(place) as temporary, bar:
         if suffix == ".html":
             page = Page(ds, numbers, people, panels=panels, every=every, events=events, step=step, speed=fps)
             _write_page(page, temporary, max_mb, bar)
@@ -188,30 +187,6 @@ def _rows(total: int, start: int, stop: int | None, every: int) -> list[int]:
     if not rows:
         raise InputError(f"The episode has {total} rows; there are none from {start} up to {'its end' if stop is None else stop}.")
     return rows
-
-
-@contextmanager
-def _whole(path: str) -> Iterator[str]:
-    """Write beside the target, and put it in its place at the very end; whatever happens before leaves nothing."""
-    folder = os.path.dirname(path)
-    try:
-        handle, temporary = tempfile.mkstemp(suffix=os.path.splitext(path)[1], prefix=".simlab-", dir=folder)
-    except OSError as error:
-        raise StorageError(f"{path!r} cannot be written: {error.strerror or error}.") from error
-    os.close(handle)
-    try:
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as error:
-        if error.filename in (temporary, path):
-            raise StorageError(f"{path!r} cannot be written: {error.strerror or error}.") from error
-        raise
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
 
 
 class _Bar:

@@ -238,7 +238,7 @@ class EpisodeViewer(anywidget.AnyWidget):
     @traitlets.observe("bookmarks")
     def _keep_bookmarks(self, change: Any) -> None:
         if hasattr(self, "_closed"):  # not while it is being made
-            self._bookmarks_note = self._kept.write(change["new"])
+            self.bookmarks, self._bookmarks_note = self._kept.write(change["new"])  # with those that other viewers set meanwhile
 
     # -- answers
 
