@@ -116,6 +116,55 @@ def test_traits_refuse_what_there_is_not(run: Path) -> None:
         assert viewer.episode == 0
 
 
+def test_what_was_set_last_is_where_the_view_is(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view()
+        viewer.step = 17
+        viewer.episode = 1
+        assert viewer.step == 0
+        assert viewer.at["episode"].item() == 1
+        viewer.step = 17
+        assert viewer.at["step"].item() == 17
+        viewer.set_state({"episode": 2, "step": 9})  # a browser goes to a bookmark
+        assert (viewer.episode, viewer.step) == (2, 9)
+        viewer.set_state({"episode": 1})  # to the same step of another episode
+        assert (viewer.episode, viewer.step) == (1, 9)
+
+
+def test_no_step_is_beyond_the_end(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view(step=9999)
+        assert viewer.step == 19
+        viewer.step = -3
+        assert viewer.step == 0
+        both = ds.sim.view(0, other=2)  # the cursor is that of the longer one
+        both.step = 9999
+        assert both.step == 21
+
+
+def test_an_episode_that_the_other_run_lacks_is_refused(run: Path, tmp_path: Path) -> None:
+    with simlab.HDF5Logger(tmp_path / "short.h5") as log:
+        log.begin_episode()
+        log.log_agent_step("a", 0, {"rewards": 1.0})
+    with simlab.open_run(run) as ds, simlab.open_run(tmp_path / "short.h5") as short:
+        viewer = ds.sim.view(other=short, step=3)
+        with pytest.raises(NotInRunError, match=r"other run has no episode 2.*0 to 0"):
+            viewer.episode = 2
+        assert (viewer.episode, viewer.step) == (0, 3)
+
+
+def test_agents_come_as_readers_have_them(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        for given in (ds.agent.values[:2], ds.agent[:2], ["a", "b"], ("a", "b"), [ds.agent[0], ds.agent[1]], ds.indexes["agent"][:2]):
+            assert ds.sim.view(agents=given).agents == ["a", "b"]
+        for given in ("b", ds.agent[1], ds.agent.values[1]):
+            assert ds.sim.view(agents=given).agents == ["b"]
+        viewer = ds.sim.view()
+        viewer.agents = ["c"]
+        with pytest.raises(AgentError, match="no agent 'z'"):
+            ds.sim.view(agents=np.array(["a", "z"]))
+
+
 def test_an_empty_run(tmp_path: Path) -> None:
     with simlab.HDF5Logger(tmp_path / "run.h5", seed=1):
         pass

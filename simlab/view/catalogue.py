@@ -175,7 +175,7 @@ def find_scale(
         there = (
             np.concatenate([presence(name, agents if dim else None, int(r), int(r) + 1).reshape(-1, 1) for r in rows], axis=1)
             if (every > 1)
-            else presence(name, agents if dim else None, 0, total).reshape(-1, total)
+            else presence(name, agents if dim else None, 0, total).reshape(len(agents), total)
         )
         wanted: dict[Any, Any] = {clock: slice(None, None, every)}
         values = np.asarray(data.isel(wanted | ({dim: agents} if dim else {})).values)

@@ -16,6 +16,7 @@ from simlab.view.desk import Desk
 from simlab.view.film import Film, still, write_animation, write_film
 from simlab.view.kinds import Panel
 from simlab.view.page import Page, megabytes, of_agents
+from simlab.view.people import checked_labels, everybody
 from simlab.view.whole import written_whole
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def export(
     path: str | os.PathLike[str],
     *,
     episode: int | Sequence[int] = 0,
-    agents: Sequence[Hashable] | Hashable | None = None,
+    agents: Any = None,
     panels: Sequence[str | Panel] | None = None,
     events: Mapping[str, xr.DataArray] | None = None,
     start: int = 0,
@@ -52,7 +53,7 @@ def export(
         that is there is replaced.
     episode : int or sequence of int, optional
         Which; a page can hold several.
-    agents : hashable or sequence of hashable, optional
+    agents : hashable, sequence of hashable, array or DataArray, optional
         Who; left out, the four that lived longest. "all" takes everybody.
     panels, events : optional
         Of a page: as for the viewer.
@@ -105,7 +106,11 @@ def export(
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise InputError(f"every={every!r}: give a whole number, 1 or more; of so many pictures one is taken.")
     numbers = _numbers(ds, episode)
-    people = _people(ds, numbers[0], agents)
+    lengths = {int(k): int(n) for k, n in zip(ds.sim.episodes["episode"].values, ds.sim.episodes["length"].values, strict=True)}
+    first = next((k for k in numbers if lengths[k]), None)
+    if first is None:
+        raise InputError(f"Episode {', '.join(map(str, numbers))} has no steps, so there is nothing to export.")
+    people = _people(ds, first, agents)
     bar = _Bar(os.path.basename(place), sys.stderr.isatty() if progress is None else progress)
     with written_whole(place) as temporary, bar:
         if suffix == ".html":
@@ -170,16 +175,10 @@ def _people(ds: xr.Dataset, k: int, agents: Any) -> list[Hashable]:
     desk = Desk(ds)
     if agents is None:
         return desk.default_agents(k)
-    episode = desk.opened(k).episode
-    known = [label for dim in episode.populations for label in episode.agents(dim)]
+    known = everybody(desk.opened(k).episode)
     if isinstance(agents, str) and agents == "all" and agents not in known:
         return known
-    wanted = list(agents) if isinstance(agents, (list, tuple, np.ndarray)) and agents not in known else [agents]
-    for label in wanted:
-        dims = [dim for dim in episode.populations if label in episode.agents(dim)]
-        if not dims:
-            episode.position(episode.populations[0] if episode.populations else "agent", label)
-    return wanted
+    return checked_labels(agents, known)
 
 
 def _rows(total: int, start: int, stop: int | None, every: int) -> list[int]:

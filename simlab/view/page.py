@@ -186,7 +186,7 @@ def _series(opened: Opened, name: str) -> dict[str, Any]:
         text = [[words(v, 200) if ok else "" for v, ok in zip(row, oks, strict=True)] for row, oks in zip(values, there, strict=True)]
         return {"shape": [len(values), rows, 1], "text": text}
     channels = channels_of(episode, name)
-    values = values.reshape(len(values), rows, -1)[..., channels]
+    values = values.reshape(len(values), rows, math.prod(episode.own_shape(name)))[..., channels]
     target = browser_dtype(values.dtype)
     with np.errstate(over="ignore"):
         octets = np.ascontiguousarray(values, target).tobytes()

@@ -107,9 +107,9 @@ def _spark(opened: Opened, row: int, agents: Sequence[Hashable], wide: int = 640
     for name in names[:1]:
         dim = episode.agent_dim(name)
         known = [a for a in agents if dim is not None and a in episode.agents(dim)]
-        if dim is not None and not known:
-            continue
         total = len(episode.rows(name))
+        if not total or (dim is not None and not known):
+            continue
         rows = np.unique(np.linspace(0, total - 1, min(total, wide)).astype(int))
         values = episode.values(name, known[0] if known else None, rows.tolist()).astype(np.float64).reshape(len(rows), -1)[:, 0]
         good = np.isfinite(values)
