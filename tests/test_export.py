@@ -17,6 +17,20 @@ import simlab
 from simlab.errors import AgentError, InputError, MissingPackageError, NotInRunError, StorageError
 from simlab.view import export as exporting
 from simlab.view import film as filming
+from simlab.view.poster import moment
+
+
+@pytest.fixture
+def with_an_empty_one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run whose first episode has no steps."""
+    path = tmp_path_factory.mktemp("empty") / "run.h5"
+    with simlab.HDF5Logger(path) as log:
+        for steps in (0, 5):
+            log.begin_episode()
+            for step in range(steps):
+                log.log_agent_step("a", step, {"vision": np.zeros((4, 4, 3), np.uint8), "rewards": 1.0, "label": "x"})
+            log.end_episode()
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +89,32 @@ def test_a_page_of_some_agents_and_thinned(run: Path, tmp_path: Path) -> None:
         assert about["populations"] == [{"dim": "agent", "agents": ["b"]}]
         assert about["variables"]["vision"]["rows"] == {"start": 0, "stride": 10, "count": 4}
         assert data_of(whole)["traits"]["agents"] == ["a", "b"]
+
+
+@pytest.mark.parametrize("suffix", ["html", "gif", "png"])
+def test_an_episode_without_steps_is_refused(with_an_empty_one: Path, tmp_path: Path, suffix: str) -> None:
+    with simlab.open_run(with_an_empty_one) as ds:
+        with pytest.raises(InputError, match="Episode 0 has no steps"):
+            ds.sim.export(tmp_path / f"ep.{suffix}")
+        assert not list(tmp_path.iterdir())
+        viewer = ds.sim.view()
+        assert viewer.events == []
+        with pytest.raises(NotInRunError, match="Episode 0 has no steps"):
+            _ = viewer.at
+
+
+def test_a_page_may_hold_an_episode_without_steps(with_an_empty_one: Path, tmp_path: Path) -> None:
+    with simlab.open_run(with_an_empty_one) as ds:
+        data = data_of(Path(ds.sim.export(tmp_path / "both.html", episode=[0, 1])))
+    assert data["held"]["0"]["series"]["rewards"]["shape"] == [1, 0, 1]
+    assert data["traits"]["agents"] == ["a"]
+
+
+def test_agents_as_arrays(run: Path, tmp_path: Path) -> None:
+    with simlab.open_run(run) as ds:
+        for given in (ds.agent.values[:1], ds.agent[:1], ds.agent[0]):
+            assert data_of(Path(ds.sim.export(tmp_path / "few.html", agents=given)))["traits"]["agents"] == ["a"]
+            assert ds.sim.plot_episode(0, agents=given).axes
 
 
 def test_a_page_of_several_episodes(run: Path, tmp_path: Path) -> None:
@@ -138,6 +178,25 @@ def test_frames_show_the_pictures(run: Path) -> None:
             wanted = 6 * row + 1 if row <= 20 else filming._GRAY  # b is gone
             assert (frame[top_b + filming._HEAD + 3, left_b + filming._EDGE + 3] == wanted).all()
         assert frames[0].shape[0] % 2 == frames[0].shape[1] % 2 == 0
+
+
+def test_no_line_of_a_large_picture_is_lost(tmp_path: Path) -> None:
+    canvas = np.zeros((250, 250, 3), np.uint8)
+    canvas[101], canvas[:, 53] = 255, 255
+    with simlab.HDF5Logger(tmp_path / "run.h5") as log:
+        for agent in "abcd":
+            log.log_agent_step(agent, 0, {"vision": canvas})
+    with simlab.open_run(tmp_path / "run.h5") as ds:
+        opened = exporting.Desk(ds).opened(0)
+        film = filming.Film(opened, list("abcd"), [0])
+        top, left = film.places[0]
+        high, wide = film.blank[0].shape[:2]
+        shown = next(iter(film))[filming._HEAD + top :, filming._EDGE + left :][:high, :wide]
+        assert (shown.max(axis=1) > 60).all()
+        assert (shown.max(axis=0) > 60).all()
+        picture = moment(opened, 0, ["a"])[0]
+        assert picture.shape[0] < 250
+        assert (picture.max(axis=(0, 2)) > 60).all()
 
 
 def test_a_picture(run: Path, tmp_path: Path) -> None:

@@ -125,6 +125,55 @@ def test_traits_refuse_what_there_is_not(run: Path) -> None:
         assert viewer.episode == 0
 
 
+def test_what_was_set_last_is_where_the_view_is(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view()
+        viewer.step = 17
+        viewer.episode = 1
+        assert viewer.step == 0
+        assert viewer.at["episode"].item() == 1
+        viewer.step = 17
+        assert viewer.at["step"].item() == 17
+        viewer.set_state({"episode": 2, "step": 9})  # a browser goes to a bookmark
+        assert (viewer.episode, viewer.step) == (2, 9)
+        viewer.set_state({"episode": 1})  # to the same step of another episode
+        assert (viewer.episode, viewer.step) == (1, 9)
+
+
+def test_no_step_is_beyond_the_end(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        viewer = ds.sim.view(step=9999)
+        assert viewer.step == 19
+        viewer.step = -3
+        assert viewer.step == 0
+        both = ds.sim.view(0, other=2)  # the cursor is that of the longer one
+        both.step = 9999
+        assert both.step == 21
+
+
+def test_an_episode_that_the_other_run_lacks_is_refused(run: Path, tmp_path: Path) -> None:
+    with simlab.HDF5Logger(tmp_path / "short.h5") as log:
+        log.begin_episode()
+        log.log_agent_step("a", 0, {"rewards": 1.0})
+    with simlab.open_run(run) as ds, simlab.open_run(tmp_path / "short.h5") as short:
+        viewer = ds.sim.view(other=short, step=3)
+        with pytest.raises(NotInRunError, match=r"other run has no episode 2.*0 to 0"):
+            viewer.episode = 2
+        assert (viewer.episode, viewer.step) == (0, 3)
+
+
+def test_agents_come_as_readers_have_them(run: Path) -> None:
+    with simlab.open_run(run) as ds:
+        for given in (ds.agent.values[:2], ds.agent[:2], ["a", "b"], ("a", "b"), [ds.agent[0], ds.agent[1]], ds.indexes["agent"][:2]):
+            assert ds.sim.view(agents=given).agents == ["a", "b"]
+        for given in ("b", ds.agent[1], ds.agent.values[1]):
+            assert ds.sim.view(agents=given).agents == ["b"]
+        viewer = ds.sim.view()
+        viewer.agents = ["c"]
+        with pytest.raises(AgentError, match="no agent 'z'"):
+            ds.sim.view(agents=np.array(["a", "z"]))
+
+
 def test_an_empty_run(tmp_path: Path) -> None:
     with simlab.HDF5Logger(tmp_path / "run.h5", seed=1):
         pass
@@ -387,6 +436,32 @@ def test_bookmarks_are_kept_beside_the_run(run: Path) -> None:
         kept = json.loads((run.parent / "run.h5.bookmarks.json").read_text())
         assert kept == {"simulation_0001": [{"episode": 1, "step": 5, "note": "see <this>"}]}
         assert ds.sim.view().bookmarks == viewer.bookmarks
+
+
+def test_viewers_of_one_run_keep_each_others_bookmarks(run: Path) -> None:
+    place = run.parent / "run.h5.bookmarks.json"
+    with simlab.open_run(run) as ds:
+        one, two = ds.sim.view(), ds.sim.view(1)
+        one.bookmark("a")
+        two.bookmark("b")
+        assert [mark["note"] for mark in json.loads(place.read_text())["simulation_0001"]] == ["a", "b"]
+        assert [mark["note"] for mark in two.bookmarks] == ["a", "b"]
+        one.bookmarks = []
+        assert [mark["note"] for mark in one.bookmarks] == ["b"]
+        two.bookmark("b")
+        two.bookmarks = two.bookmarks[:1]  # of two that are equal, one goes
+        assert [mark["note"] for mark in ds.sim.view().bookmarks] == ["b"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are those of POSIX")
+def test_others_may_read_the_bookmarks(run: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with simlab.open_run(run) as ds:
+            ds.sim.view().bookmark("x")
+    finally:
+        os.umask(before)
+    assert (run.parent / "run.h5.bookmarks.json").stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize(

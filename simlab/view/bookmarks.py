@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+from collections import Counter
 from typing import Any, Final
 
-from simlab.errors import InputError
+from simlab.errors import InputError, StorageError
+from simlab.view.whole import written_whole
 
 SUFFIX: Final = ".bookmarks.json"
 MOST_BOOKMARKS: Final = 10_000
@@ -56,16 +57,22 @@ class Bookmarks:
     def __init__(self, run: str | None, simulation: str) -> None:
         self.path = None if run is None else run + SUFFIX
         self.simulation = simulation
+        self._known: list[dict[str, Any]] = []  # what the file held when it was last read or written
 
     def read(self) -> tuple[list[dict[str, Any]], str]:
         """Return the bookmarks, and a note on what is wrong with their file."""
         found = self._all()
-        if isinstance(found, str):
-            return [], found
+        marks = found if isinstance(found, str) else self._ours(found)
+        if isinstance(marks, str):
+            return [], marks
+        self._known = marks
+        return marks, ""
+
+    def _ours(self, found: dict[str, Any]) -> list[dict[str, Any]] | str:
         try:
-            return checked_bookmarks(found.get(self.simulation, [])), ""
+            return checked_bookmarks(found.get(self.simulation, []))
         except (InputError, TypeError):
-            return [], f"{self._name} does not hold bookmarks; it is left as it is"
+            return f"{self._name} does not hold bookmarks; it is left as it is"
 
     @property
     def _name(self) -> str:
@@ -83,25 +90,46 @@ class Bookmarks:
             return f"{self._name} cannot be read ({type(error).__name__}); it is left as it is"
         return found if isinstance(found, dict) else f"{self._name} does not hold bookmarks; it is left as it is"
 
-    def write(self, marks: list[dict[str, Any]]) -> str:
-        """Keep bookmarks. Returns a note on what went wrong: the viewer shows it, and keeps them itself."""
+    def write(self, marks: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+        """Keep what was added and removed since the last time, beside what other viewers keep in the same file.
+
+        Parameters
+        ----------
+        marks : list of dict
+            The bookmarks of this viewer.
+
+        Returns
+        -------
+        list of dict
+            All bookmarks, those of other viewers too.
+        str
+            A note on what went wrong: the viewer shows it, and keeps its bookmarks itself.
+        """
         if self.path is None:
-            return "The run file is not known, so bookmarks are not kept"
+            return marks, "The run file is not known, so bookmarks are not kept"
         found = self._all()
-        if isinstance(found, str):
-            return found
-        found[self.simulation] = marks
-        folder = os.path.dirname(self.path)
-        try:
-            handle, temporary = tempfile.mkstemp(prefix=".bookmarks-", dir=folder)
+        others = found if isinstance(found, str) else self._ours(found)
+        if isinstance(found, str) or isinstance(others, str):
+            return marks, str(others)
+        merged = [*_without(others, _without(self._known, marks)), *_without(marks, self._known)]
+        if merged != others:
             try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(found, file, indent=1, ensure_ascii=False)
+                with written_whole(self.path) as temporary, open(temporary, "w", encoding="utf-8") as file:
+                    json.dump({**found, self.simulation: merged}, file, indent=1, ensure_ascii=False)
                     file.write("\n")
-                os.replace(temporary, self.path)
-            except BaseException:
-                os.unlink(temporary)
-                raise
-        except (OSError, ValueError) as error:
-            return f"Bookmarks cannot be kept beside the run ({getattr(error, 'strerror', None) or error})"
-        return ""
+            except (OSError, ValueError, StorageError) as error:
+                reason = getattr(error.__cause__ or error, "strerror", None)
+                return marks, f"Bookmarks cannot be kept beside the run ({reason or error})"
+        self._known = merged
+        return merged, ""
+
+
+def _without(marks: list[dict[str, Any]], gone: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return bookmarks without some others; of equal ones, as many go as are named."""
+    left, rest = Counter(tuple(mark.values()) for mark in gone), []
+    for mark in marks:
+        if left[tuple(mark.values())] > 0:
+            left[tuple(mark.values())] -= 1
+        else:
+            rest.append(mark)
+    return rest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from simlab.conventions import ACTIONS, AGENT, ATTR_MODALITY, REWARDS, STATES
 from simlab.view.frames import Episode
+from simlab.view.people import as_labels
 
 MOST_LIFELINES: Final = 30
 MOST_LINES: Final = 40
@@ -100,10 +101,7 @@ def _population(
     if agents is None:
         return dim, None
     known = {label for each in populations for label in episode.agents(each)}
-    if isinstance(agents, (str, int, np.integer)) or not isinstance(agents, Iterable) or (isinstance(agents, tuple) and agents in known):
-        wanted: list[Hashable] = [agents]
-    else:
-        wanted = list(agents)
+    wanted = as_labels(agents, known)
     for each in populations:
         if wanted and wanted[0] in episode.agents(each):
             dim = each

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from simlab.errors import InputError, SimlabError
+from simlab.errors import InputError, SimlabError, StateError
 from simlab.view.blocks import Layout, Presence, layout_of, read_block
 from simlab.view.catalogue import describe, entry_facts, episode_list, find_scale, first_agents, steps_of, told_scale, words
 from simlab.view.events import check_condition, find_events
@@ -93,6 +93,29 @@ class Desk:
         with self._lock:
             self.ds = ds
             self._opened.clear()
+
+    def follow(self, episodes: int) -> None:
+        """Take the longer Dataset, if there is one; the one before it lets go of the file once nobody holds it.
+
+        Parameters
+        ----------
+        episodes : int
+            How many are known.
+
+        Raises
+        ------
+        StateError
+            If the Dataset does not follow its run.
+        """
+        refresh = getattr(self.ds.sim, "refresh", None)
+        if refresh is None:
+            raise StateError("This Dataset does not follow its run. Open it with simlab.open_run(path, live=True).")
+        longer = refresh()
+        if longer is self.ds:
+            return
+        if longer.sizes.get("time") == self.ds.sizes.get("time") and len(longer.sim.episodes["episode"]) == episodes:
+            return
+        self.replace(longer)
 
     def close(self) -> None:
         """Let go of the run."""

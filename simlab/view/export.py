@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from tqdm import tqdm
 
-from simlab.errors import InputError, NotInRunError, StorageError, did_you_mean
+from simlab.errors import InputError, NotInRunError, did_you_mean
 from simlab.storage.opening import absolute_path
 from simlab.view.desk import Desk
 from simlab.view.film import Film, still, write_animation, write_film
 from simlab.view.kinds import Panel
 from simlab.view.page import Page, megabytes, of_agents
+from simlab.view.people import checked_labels, everybody
+from simlab.view.whole import written_whole
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,7 +31,7 @@ def export(
     path: str | os.PathLike[str],
     *,
     episode: int | Sequence[int] = 0,
-    agents: Sequence[Hashable] | Hashable | None = None,
+    agents: Any = None,
     panels: Sequence[str | Panel] | None = None,
     events: Mapping[str, xr.DataArray] | None = None,
     start: int = 0,
@@ -53,7 +53,7 @@ def export(
         that is there is replaced.
     episode : int or sequence of int, optional
         Which; a page can hold several.
-    agents : hashable or sequence of hashable, optional
+    agents : hashable, sequence of hashable, array or DataArray, optional
         Who; left out, the four that lived longest. "all" takes everybody.
     panels, events : optional
         Of a page: as for the viewer.
@@ -106,9 +106,13 @@ def export(
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise InputError(f"every={every!r}: give a whole number, 1 or more; of so many pictures one is taken.")
     numbers = _numbers(ds, episode)
-    people = _people(ds, numbers[0], agents)
+    lengths = {int(k): int(n) for k, n in zip(ds.sim.episodes["episode"].values, ds.sim.episodes["length"].values, strict=True)}
+    first = next((k for k in numbers if lengths[k]), None)
+    if first is None:
+        raise InputError(f"Episode {', '.join(map(str, numbers))} has no steps, so there is nothing to export.")
+    people = _people(ds, first, agents)
     bar = _Bar(os.path.basename(place), sys.stderr.isatty() if progress is None else progress)
-    with _whole(place) as temporary, bar:
+    with written_whole(place) as temporary, bar:
         if suffix == ".html":
             page = Page(ds, numbers, people, panels=panels, every=every, events=events, step=step, speed=fps)
             _write_page(page, temporary, max_mb, bar)
@@ -171,16 +175,10 @@ def _people(ds: xr.Dataset, k: int, agents: Any) -> list[Hashable]:
     desk = Desk(ds)
     if agents is None:
         return desk.default_agents(k)
-    episode = desk.opened(k).episode
-    known = [label for dim in episode.populations for label in episode.agents(dim)]
+    known = everybody(desk.opened(k).episode)
     if isinstance(agents, str) and agents == "all" and agents not in known:
         return known
-    wanted = list(agents) if isinstance(agents, (list, tuple, np.ndarray)) and agents not in known else [agents]
-    for label in wanted:
-        dims = [dim for dim in episode.populations if label in episode.agents(dim)]
-        if not dims:
-            episode.position(episode.populations[0] if episode.populations else "agent", label)
-    return wanted
+    return checked_labels(agents, known)
 
 
 def _rows(total: int, start: int, stop: int | None, every: int) -> list[int]:
@@ -188,30 +186,6 @@ def _rows(total: int, start: int, stop: int | None, every: int) -> list[int]:
     if not rows:
         raise InputError(f"The episode has {total} rows; there are none from {start} up to {'its end' if stop is None else stop}.")
     return rows
-
-
-@contextmanager
-def _whole(path: str) -> Iterator[str]:
-    """Write beside the target, and put it in its place at the very end; whatever happens before leaves nothing."""
-    folder = os.path.dirname(path)
-    try:
-        handle, temporary = tempfile.mkstemp(suffix=os.path.splitext(path)[1], prefix=".simlab-", dir=folder)
-    except OSError as error:
-        raise StorageError(f"{path!r} cannot be written: {error.strerror or error}.") from error
-    os.close(handle)
-    try:
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as error:
-        if error.filename in (temporary, path):
-            raise StorageError(f"{path!r} cannot be written: {error.strerror or error}.") from error
-        raise
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
 
 
 class _Bar:

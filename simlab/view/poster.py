@@ -52,12 +52,24 @@ def moment(opened: Opened, row: int, agents: Sequence[Hashable], high: int = _HI
 
 
 def enlarged(image: Rgb, high: int) -> Rgb:
-    """Return a picture about so many pixels high: each pixel a whole number of times, or only every so many of them."""
+    """Return a picture about so many pixels high: each pixel a whole number of times, or the mean of blocks, so that no line is lost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> enlarged(np.array([[[0, 90, 0]], [[80, 90, 0]], [[0, 90, 9]]], np.uint8), 2).tolist()
+    [[[40, 90, 0]], [[0, 90, 9]]]
+    """
     factor = high / image.shape[0]
     if factor >= 1:
         return image.repeat(int(factor), axis=0).repeat(int(factor), axis=1)
     every = int(np.ceil(1 / factor))
-    return image[::every, ::every]
+    out = image.astype(np.float64)
+    for axis in (0, 1):
+        edges = np.arange(0, image.shape[axis], every)
+        counts = np.diff(edges, append=image.shape[axis])
+        out = np.add.reduceat(out, edges, axis=axis) / np.expand_dims(counts, (1 - axis, 2))
+    return np.round(out).astype(np.uint8)
 
 
 def places(sizes: Sequence[tuple[int, int]], gap: int = _GAP, head: int = 0) -> tuple[list[tuple[int, int]], tuple[int, int]]:
@@ -95,9 +107,9 @@ def _spark(opened: Opened, row: int, agents: Sequence[Hashable], wide: int = 640
     for name in names[:1]:
         dim = episode.agent_dim(name)
         known = [a for a in agents if dim is not None and a in episode.agents(dim)]
-        if dim is not None and not known:
-            continue
         total = len(episode.rows(name))
+        if not total or (dim is not None and not known):
+            continue
         rows = np.unique(np.linspace(0, total - 1, min(total, wide)).astype(int))
         values = episode.values(name, known[0] if known else None, rows.tolist()).astype(np.float64).reshape(len(rows), -1)[:, 0]
         good = np.isfinite(values)

@@ -12,7 +12,7 @@ import anywidget
 import numpy as np
 import traitlets
 
-from simlab.errors import AgentError, InputError, NotInRunError, SimlabError, StateError, did_you_mean
+from simlab.errors import InputError, NotInRunError, SimlabError, StateError
 from simlab.read.origin import origin_of
 from simlab.view.bookmarks import Bookmarks, checked_bookmarks
 from simlab.view.catalogue import agent_names, agents_named, words
@@ -20,6 +20,7 @@ from simlab.view.compare import first_difference
 from simlab.view.desk import Desk
 from simlab.view.events import find_events
 from simlab.view.kinds import Panel, what_there_is
+from simlab.view.people import as_labels, checked_labels, everybody
 from simlab.view.poster import poster_html, poster_png
 from simlab.view.script import module, style
 
@@ -41,7 +42,7 @@ class EpisodeViewer(anywidget.AnyWidget):
         What `simlab.open_run` returned, or a part of it.
     episode : int, optional
         The episode; -1 is the last one.
-    agents : hashable or sequence of hashable, optional
+    agents : hashable, sequence of hashable, array or DataArray, optional
         Who is shown; left out, the four that lived longest.
     panels : sequence of str or Panel, optional
         Names of variables, kinds of panels ("picture", "lines", "steps", "map", "table"), or `Panel`; left out, what fits on a page.
@@ -104,7 +105,7 @@ class EpisodeViewer(anywidget.AnyWidget):
         ds: xr.Dataset,
         episode: int = 0,
         *,
-        agents: Sequence[Hashable] | Hashable | None = None,
+        agents: Any = None,
         panels: Sequence[str | Panel] | None = None,
         events: Mapping[str, xr.DataArray] | None = None,
         other: xr.Dataset | int | None = None,
@@ -120,7 +121,8 @@ class EpisodeViewer(anywidget.AnyWidget):
             raise NotInRunError("The run has no episodes yet, so there is nothing to see.")
         k = self._numbers[episode] if -len(self._numbers) <= episode < 0 else int(episode)
         self._check_episode(k)
-        self._desks[0].shown = len(agents) if isinstance(agents, (list, tuple)) else 4
+        agents = None if agents is None else as_labels(agents, ())
+        self._desks[0].shown = 4 if agents is None else len(agents)
         self._desks[0].check(k)
         shown = self._desks[0].default_agents(k) if agents is None else self._labels(k, agents)
         origin = origin_of(ds)
@@ -137,6 +139,7 @@ class EpisodeViewer(anywidget.AnyWidget):
         self._poster = f"simlab-poster-{self.model_id}"
         self.on_msg(self._answer)
         self._closed = False
+        self._told = False
 
     def _take_other(self, other: xr.Dataset | int, k: int, panels: Sequence[str | Panel] | None) -> dict[str, Any]:
         if isinstance(other, (int, np.integer)):
@@ -147,11 +150,9 @@ class EpisodeViewer(anywidget.AnyWidget):
         if not hasattr(other, "sim"):
             raise InputError(f"other={type(other).__name__}: give a Dataset that simlab.open_run returned, or the number of an episode.")
         desk = Desk(other)
-        numbers = desk.numbers()
-        if k not in numbers:
-            raise NotInRunError(f"The other run has no episode {k}; it has {len(numbers)} episodes.")
-        desk.panels = what_there_is(desk.opened(k).episode, panels)
         self._desks.append(desk)
+        self._check_other(k)
+        desk.panels = what_there_is(desk.opened(k).episode, panels)
         return {"_sides": 2}
 
     # -- what Python can ask
@@ -160,6 +161,8 @@ class EpisodeViewer(anywidget.AnyWidget):
     def at(self) -> xr.Dataset:
         """The values at the cursor, of all agents: a Dataset without a time axis, lazy."""
         data: xr.Dataset = self._opened().episode.data
+        if not data.sizes.get("time"):
+            raise NotInRunError(f"Episode {self.episode} has no steps, so there are no values at the cursor.")
         return data.isel(time=self._row())
 
     @property
@@ -205,23 +208,41 @@ class EpisodeViewer(anywidget.AnyWidget):
             there = f"{min(self._numbers)} to {max(self._numbers)}" if self._numbers else "none"
             raise NotInRunError(f"There is no episode {k}; the run has episodes {there}.")
 
+    def _check_other(self, k: int) -> None:
+        numbers = self._desks[1].numbers()
+        if k not in numbers:
+            there = f"{min(numbers)} to {max(numbers)}" if numbers else "none"
+            raise NotInRunError(f"The other run has no episode {k}; it has episodes {there}. Both sides show the same one.")
+
     def _labels(self, k: int, agents: Any) -> list[Hashable]:
-        episode = self._desks[0].opened(k).episode
-        known = [label for dim in episode.populations for label in episode.agents(dim)]
-        wanted = list(agents) if isinstance(agents, (list, tuple, set, np.ndarray)) and agents not in known else [agents]
-        for label in wanted:
-            if label not in known:
-                raise AgentError(f"The run has no agent {label!r}.{did_you_mean(str(label), map(str, known))}")
-        return [label.item() if isinstance(label, np.generic) else label for label in wanted]
+        return checked_labels(agents, everybody(self._desks[0].opened(k).episode))
 
     @traitlets.validate("episode")
     def _valid_episode(self, proposal: Any) -> int:
-        self._check_episode(proposal["value"])
-        return int(proposal["value"])
+        k = int(proposal["value"])
+        self._check_episode(k)
+        if len(self._desks) > 1 and self._other_episode is None:
+            self._check_other(k)
+        return k
+
+    @traitlets.observe("episode")
+    def _begin_episode(self, _: Any) -> None:
+        if not getattr(self, "_told", True):  # a browser tells the step too, if it is another one
+            self.step = 0
+
+    def set_state(self, sync_data: Any) -> None:
+        """Take what a browser tells."""
+        self._told = True
+        try:
+            super().set_state(sync_data)
+        finally:
+            self._told = False
 
     @traitlets.validate("step")
     def _valid_step(self, proposal: Any) -> int:
-        return max(0, int(proposal["value"]))
+        sides = [self.episode, self._other_number()][: len(self._desks)]
+        last = max((len(desk.opened(k).episode.time) for desk, k in zip(self._desks, sides, strict=True)), default=0) - 1
+        return max(0, min(int(proposal["value"]), last) if self._desks else int(proposal["value"]))
 
     @traitlets.validate("speed")
     def _valid_speed(self, proposal: Any) -> float:
@@ -241,7 +262,7 @@ class EpisodeViewer(anywidget.AnyWidget):
     @traitlets.observe("bookmarks")
     def _keep_bookmarks(self, change: Any) -> None:
         if hasattr(self, "_closed"):  # not while it is being made
-            self._bookmarks_note = self._kept.write(change["new"])
+            self.bookmarks, self._bookmarks_note = self._kept.write(change["new"])  # with those that other viewers set meanwhile
 
     # -- answers
 
@@ -291,25 +312,13 @@ class EpisodeViewer(anywidget.AnyWidget):
     def _grow(self, k: Any) -> dict[str, Any]:
         desk = self._desks[0]
         if self.live:
-            self._follow(desk)
+            desk.follow(len(self._numbers))
         table = desk.ds.sim.episodes
         numbers = [int(k) for k in table["episode"].values]
         self._numbers = numbers
         place = numbers.index(k) if k in numbers else -1
         complete = bool(table["complete"].values[place]) if "complete" in table and numbers else True
         return {"n": int(table["length"].values[place]) if numbers else 0, "episodes": len(numbers), "complete": complete}
-
-    def _follow(self, desk: Desk) -> None:
-        """Take the longer Dataset, if there is one; the one before it lets go of the file once nobody holds it."""
-        refresh = getattr(desk.ds.sim, "refresh", None)
-        if refresh is None:
-            raise StateError("This Dataset does not follow its run. Open it with simlab.open_run(path, live=True).")
-        longer = refresh()
-        if longer is desk.ds:
-            return
-        if longer.sizes.get("time") == desk.ds.sizes.get("time") and len(longer.sim.episodes["episode"]) == len(self._numbers):
-            return
-        desk.replace(longer)
 
     # -- where there is no kernel
 

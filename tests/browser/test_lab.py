@@ -71,6 +71,14 @@ def test_keys_drag_play_and_episodes(browser: Any, lab: Server, known_run: Path)
         viewer.wait_row(55)
         assert viewer.cell("camera", "cyd").locator(".sl-veil").inner_text() == "absent"
         assert np.array_equal(viewer.pixels("camera", "bob"), frame(1, 1, 55))
+        run_code(page, "v.step = 44; v.episode = 0")
+        viewer.wait_row(0)
+        run_code(page, "v.step = 44")
+        viewer.wait_row(44)
+        run_code(page, "v.episode = 1; v.step = 44")  # the row that the view is at already, of another episode
+        page.wait_for_function("() => document.querySelector('.sl-episode').selectedIndex === 1")
+        viewer.wait_row(44)
+        wait_for_python(page, "print(v.episode, v.step)", "1 44")
         assert page.locator(".jp-Notebook .jp-CodeCell").count() == 2, "a key of the viewer changed the notebook"
         assert not serious(complaints)
 

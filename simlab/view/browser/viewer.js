@@ -88,7 +88,7 @@ export class EpisodeView {
 
   listen() {
     const heed = (name, act) => this.traits.heed(name, act);
-    heed("step", (step) => step !== this.row && this.goTo(step, "kernel"));
+    heed("step", (step) => (this.opening || step !== this.row) && this.goTo(step, "kernel"));
     heed("episode", (k) => k !== this.k && this.openEpisode(k, 0, false));
     heed("agents", (agents) => this.showAgents(agents, false));
     heed("playing", (playing) => {
@@ -202,7 +202,7 @@ export class EpisodeView {
     this.build();
     this.head.draw();
     if (tell) this.traits.save({ episode: this.k, step: this.row });
-    else if (row !== this.row) this.traits.save({ step: this.row });
+    else if (this.model.get("step") !== this.row) this.traits.save({ step: this.row });
     if (this.playing) this.began = null;
     this.findEvents(turn);
   }
