@@ -240,7 +240,7 @@ def test_every_question_is_answered_whatever_goes_wrong(run: Path, ask: str, mon
     for name in ("episode_list", "describe", "find_scale", "read_block", "read_tile", "find_events"):
         monkeypatch.setattr(f"simlab.view.desk.{name}", fail)
     monkeypatch.setattr("simlab.view.viewer.first_difference", fail)
-    monkeypatch.setattr(EpisodeViewer, "_follow", fail)
+    monkeypatch.setattr(Desk, "follow", fail)
     with simlab.open_run(run) as ds:
         place = {"name": "vision", "block": 0, "chunk": 0, "agents": [0], "channels": [0], "level": 0, "tile": 0, "other": 1}
         told, _ = asked(ds.sim.view(other=1, live=True), {"ask": ask, "side": 0, "episode": 0, **place})
