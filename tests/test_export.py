@@ -17,6 +17,7 @@ import simlab
 from simlab.errors import AgentError, InputError, MissingPackageError, NotInRunError, StorageError
 from simlab.view import export as exporting
 from simlab.view import film as filming
+from simlab.view import strip
 from simlab.view.poster import moment
 
 
@@ -180,6 +181,95 @@ def test_frames_show_the_pictures(run: Path) -> None:
         assert frames[0].shape[0] % 2 == frames[0].shape[1] % 2 == 0
 
 
+@pytest.mark.parametrize("suffix", ["gif", "webp"])
+@pytest.mark.parametrize("fps", [30, 12.5, 50])
+def test_frames_last_as_long_as_they_should(run: Path, tmp_path: Path, suffix: str, fps: float) -> None:
+    with simlab.open_run(run) as ds, Image.open(ds.sim.export(tmp_path / f"ep.{suffix}", fps=fps)) as image:
+        lasting = []
+        for i in range(image.n_frames):  # type: ignore[attr-defined]
+            image.seek(i)
+            image.load()
+            lasting.append(image.info["duration"])
+    assert len(lasting) == 40
+    assert abs(sum(lasting) - 40_000 / fps) <= 10
+
+
+@pytest.fixture(scope="module")
+def colourful(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a run with pictures of several kinds, of two agents, one of which is soon gone."""
+    path = tmp_path_factory.mktemp("colourful") / "run.h5"
+    y, x = np.mgrid[:60, :60]
+    schema = simlab.Schema(
+        observations=[
+            simlab.Variable("vision", (60, 60, 3), "uint8", kind="image"),
+            simlab.Variable("heat", (6, 6), "float32", kind="image"),
+            simlab.Variable("a_picture_with_quite_a_long_name", (6, 6, 2), "uint8", kind="image", channels=("food", "walls")),
+        ],
+        actions=simlab.Variable("actions", dtype="int8", categories=("stay", "go", "eat")),
+    )
+    with simlab.HDF5Logger(path, schema) as log:
+        for step in range(6):
+            for agent in ("ada", "one_with_quite_a_long_name")[: 2 if step < 4 else 1]:
+                vision = np.stack([4 * x + step, 4 * y, 255 - 2 * (x + y)], -1).astype(np.uint8)
+                heat = np.full((6, 6), step - 2, np.float32)
+                other = np.full((6, 6, 2), step, np.uint8)
+                data = {"vision": vision, "heat": heat, "a_picture_with_quite_a_long_name": other, "actions": np.int8(step // 2)}
+                log.log_agent_step(agent, step, data)
+    return path
+
+
+def test_a_gif_keeps_its_colours(colourful: Path, tmp_path: Path) -> None:
+    with simlab.open_run(colourful) as ds:
+        film = filming.Film(exporting.Desk(ds).opened(0), ["ada"], range(6))
+        frames = [frame.astype(float) for frame in film]
+        with Image.open(ds.sim.export(tmp_path / "ep.gif", agents="ada", fps=10)) as image:
+            for i in (0, 3):
+                image.seek(i)
+                shown = np.asarray(image.convert("RGB"), float)
+                assert (shown[:20, -20:] == 255).all(), "what is white stays white"
+                (top, left), (high, wide) = film.places[0], (n // 8 * 8 for n in film.blank[0].shape[:2])
+                part = (slice(filming._HEAD + top, filming._HEAD + top + high), slice(filming._EDGE + left, filming._EDGE + left + wide))
+                means = [picture[part].reshape(high // 8, 8, wide // 8, 8, 3).mean(axis=(1, 3)) for picture in (frames[i], shown)]
+                assert np.abs(means[0] - means[1]).max() < 12, "dithered, areas keep their colour"
+
+
+def test_a_film_says_what_is_what(colourful: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import ImageDraw
+
+    written: list[tuple[str, float, float]] = []
+    draw = ImageDraw.ImageDraw.text
+
+    def note(self: Any, where: tuple[float, float], text: str, *args: Any, **options: Any) -> None:
+        written.append((text, where[0], where[0] + options["font"].getlength(text)))
+        draw(self, where, text, *args, **options)
+
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", note)
+    with simlab.open_run(colourful) as ds:
+        agents = ["ada", "one_with_quite_a_long_name"]
+        film = filming.Film(exporting.Desk(ds).opened(0), agents, [5])
+        texts = [text for text, _, _ in written]
+        assert {"vision · ada", "heat · ada", "absent"} <= set(texts)
+        assert {"-2", "3", "food", "walls"} <= set(texts), "what colours stand for"
+        captions = [(start, end) for text, start, end in written if " · " in text]
+        assert len(captions) == len(film.cells) == 6
+        for (start, end), (_, left), blank in zip(captions, film.places, film.blank, strict=True):
+            assert left < start - filming._EDGE
+            assert end <= left + filming._EDGE + max(blank.shape[1], filming._NARROW), "no name runs into the next one"
+
+
+def test_actions_are_steps_with_names(colourful: Path) -> None:
+    from matplotlib.figure import Figure
+
+    with simlab.open_run(colourful) as ds:
+        opened = exporting.Desk(ds).opened(0)
+        axes = Figure().subplots()
+        strip._lines(axes, opened, ["ada"], "actions", True)
+        assert axes.lines[0].get_drawstyle() == "steps-post"
+        picture, (first, last) = strip.draw_strip(opened, ["ada"], 600)
+        assert picture.shape[1] == 600
+        assert 100 < first < last < 600
+
+
 def test_no_line_of_a_large_picture_is_lost(tmp_path: Path) -> None:
     canvas = np.zeros((250, 250, 3), np.uint8)
     canvas[101], canvas[:, 53] = 255, 255
@@ -230,6 +320,7 @@ def test_interrupted_it_leaves_nothing(run: Path, tmp_path: Path, monkeypatch: p
         ("ep.gif", {"start": 90}, InputError, "40 rows"),
         ("ep.gif", {"episode": [0, 1]}, InputError, "one episode"),
         ("ep.gif", {"fps": 0}, InputError, "fps"),
+        ("ep.gif", {"fps": 51}, InputError, "at most 50 frames a second"),
         ("no/such/folder/ep.html", {}, StorageError, "cannot be written"),
     ],
 )

@@ -13,7 +13,7 @@ from tqdm import tqdm
 from simlab.errors import InputError, NotInRunError, did_you_mean
 from simlab.storage.opening import absolute_path
 from simlab.view.desk import Desk
-from simlab.view.film import Film, still, write_animation, write_film
+from simlab.view.film import MOST_FPS, Film, still, write_animation, write_film
 from simlab.view.kinds import Panel
 from simlab.view.page import Page, megabytes, of_agents
 from simlab.view.people import checked_labels, everybody
@@ -64,7 +64,7 @@ def export(
     every : int, optional
         Of so many pictures, take one. A page keeps its series whole.
     fps : float, optional
-        Of a film: frames per second. Of a page: steps per second.
+        Of a film: frames per second; of a .gif and .webp at most 50. Of a page: steps per second.
     max_mb : float, optional
         A page that would be larger is refused.
     progress : bool, optional
@@ -103,6 +103,8 @@ def export(
                          f"{did_you_mean(suffix, SUFFIXES)}")  # fmt: skip
     if not 0 < fps <= 1000:
         raise InputError(f"fps={fps!r}: give frames per second, more than 0.")
+    if suffix in (".gif", ".webp") and fps > MOST_FPS:
+        raise InputError(f"fps={fps:g}: browsers show at most {MOST_FPS} frames a second of a {suffix}. Give less, every=2, or an .mp4.")
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise InputError(f"every={every!r}: give a whole number, 1 or more; of so many pictures one is taken.")
     numbers = _numbers(ds, episode)

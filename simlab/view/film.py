@@ -13,20 +13,26 @@ from numpy.typing import NDArray
 
 from simlab.errors import InputError, MissingPackageError, StorageError
 from simlab.view.blocks import Presence
+from simlab.view.captions import FAINT, INK, KEY_HIGH, draw_key, fitted, font, has_key
 from simlab.view.desk import Opened
 from simlab.view.kinds import choose_panels
 from simlab.view.paint import paint
 from simlab.view.poster import enlarged, places
+from simlab.view.strip import LINES, draw_strip
 
 Rgb = NDArray[np.uint8]
+MOST_FPS: Final = 50
+"""Of animations: browsers show frames that are shorter than two hundredths of a second far too long."""
 _WINDOW: Final = 32
 _HEAD: Final = 28
 _CAPTION: Final = 17
+_NARROW: Final = 96
+"""Pixels that a picture has for its name, however narrow it is."""
 _EDGE: Final = 10
 _GRAY: Final = 236
+_MOST_PIXELS: Final = 1 << 16
+"""From so many the colours of a GIF are found."""
 _CURSOR: Final = (11, 102, 195)
-_MOST_LINES: Final = 6
-_LINES: Final = ("#d55e00", "#0072b2", "#009e73", "#b45c93", "#b87d00", "#3d9bd1", "#6b4e9b", "#8c5614")
 
 
 class Film:
@@ -40,11 +46,9 @@ class Film:
         Whose pictures are shown.
     rows : sequence of int
         Which rows, in order.
-    series : bool
-        Whether there are series with a cursor below the pictures.
     """
 
-    def __init__(self, opened: Opened, agents: Sequence[Hashable], rows: Sequence[int], series: bool = True) -> None:
+    def __init__(self, opened: Opened, agents: Sequence[Hashable], rows: Sequence[int]) -> None:
         self.opened, self.agents, self.rows = opened, list(agents), list(rows)
         episode = opened.episode
         if not self.rows:
@@ -57,12 +61,16 @@ class Film:
             self.cells += [(name, agent) for agent in self.agents if agent in known] if dim is not None else [(name, None)]
         people = len({agent for _, agent in self.cells if agent is not None})
         self.high = {None: 232, "agent": 232 if people == 1 else 170 if people <= 2 else 121}
-        self.blank = [self._large(np.full((*episode.frame_shape(name), 3), _GRAY, np.uint8), agent) for name, agent in self.cells]
-        self.places, (top, across) = places([image.shape[:2] for image in self.blank], head=_CAPTION)
+        self.keys = [
+            (name, *opened.scale(name)) for name in dict.fromkeys(name for name, _ in self.cells) if has_key(opened.scale(name)[0])
+        ]
+        self.blank = [self._blank(cell) for cell in self.cells]
+        self.places, (top, across) = places([(b.shape[0], max(b.shape[1], _NARROW)) for b in self.blank], head=_CAPTION)
         wide = max(across, 480) + 2 * _EDGE
-        self.strip, self.span = self._strip(wide) if series else (np.full((0, wide, 3), 255, np.uint8), (0, 1))
-        self.size = (_even(_HEAD + top + _EDGE + self.strip.shape[0]), _even(wide))
-        self.ground = self._ground()
+        keys = _HEAD + top + 6
+        self.strip, self.span = draw_strip(opened, self.agents, wide)
+        self.size = (_even(keys + len(self.keys) * KEY_HIGH + _EDGE + self.strip.shape[0]), _even(wide))
+        self.ground = self._ground(keys)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -70,8 +78,18 @@ class Film:
     def _large(self, image: Rgb, agent: Hashable | None) -> Rgb:
         return enlarged(image, self.high[None if agent is None else "agent"])
 
-    def _ground(self) -> Rgb:
-        """Draw what is the same in every frame: the names above the pictures, the series below them."""
+    def _blank(self, cell: tuple[str, Hashable | None]) -> Rgb:
+        """Return what stands where nothing was logged."""
+        from PIL import Image, ImageDraw
+
+        name, agent = cell
+        image = Image.fromarray(self._large(np.full((*self.opened.episode.frame_shape(name), 3), _GRAY, np.uint8), agent))
+        if image.width > font(12).getlength("absent") + 4 and image.height > 20:
+            ImageDraw.Draw(image).text((image.width / 2, image.height / 2), "absent", fill=FAINT, font=font(12), anchor="mm")
+        return np.asarray(image)
+
+    def _ground(self, keys: int) -> Rgb:
+        """Draw what is the same in every frame: names above the pictures, what their colours stand for, the series below."""
         from PIL import Image, ImageDraw
 
         out = np.full((*self.size, 3), 255, np.uint8)
@@ -80,66 +98,31 @@ class Film:
             out[low:, : self.strip.shape[1]] = self.strip
         image = Image.fromarray(out)
         draw = ImageDraw.Draw(image)
-        for (name, agent), (top, left) in zip(self.cells, self.places, strict=True):
+        several = len({name for name, agent in self.cells if agent is not None}) > 1
+        for (name, agent), (top, left), blank in zip(self.cells, self.places, self.blank, strict=True):
             x, y = left + _EDGE, top + _HEAD - _CAPTION + 1
             if agent is not None:
-                draw.ellipse((x, y + 3, x + 8, y + 11), fill=_LINES[self.agents.index(agent) % len(_LINES)])
-            draw.text(
-                (x + (13 if agent is not None else 0), y), str(name if agent is None else agent)[:40], fill=(91, 98, 107), font=_font(12)
-            )
+                color = LINES[self.agents.index(agent) % len(LINES)]
+                draw.ellipse((x, y + 3, x + 8, y + 11), fill=color)
+            room = max(blank.shape[1], _NARROW) - (13 if agent is not None else 0)
+            if agent is None or several:
+                who = "" if agent is None else " · " + fitted(agent, 12, 0.55 * room)
+                text = fitted(name, 12, room - font(12).getlength(who)) + who
+            else:
+                text = fitted(agent, 12, room)
+            draw.text((x + (13 if agent is not None else 0), y), text, fill=FAINT, font=font(12))
+        for i, (name, scale, sampled) in enumerate(self.keys):
+            draw_key(draw, _EDGE, keys + i * KEY_HIGH, self.size[1] - 2 * _EDGE, name, scale, sampled)
         return np.asarray(image)
-
-    def _strip(self, wide: int) -> tuple[Rgb, tuple[int, int]]:
-        """Draw the series once. Returns them with the first and last pixel of their time axis."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-
-        episode = self.opened.episode
-        picked = [p.variable for p, shown in choose_panels(episode) if shown and p.kind in ("lines", "steps") and p.variable][:_MOST_LINES]
-        if not picked:
-            return np.full((0, wide, 3), 255, np.uint8), (0, 1)
-        high = 46 * len(picked) + 30
-        figure = Figure(figsize=(wide / 100, high / 100), dpi=100, facecolor="white")
-        left, right = 136 / wide, 1 - 16 / wide
-        for i, name in enumerate(picked):
-            ax = figure.add_axes((left, 1 - (46 * (i + 1)) / high, right - left, 38 / high))
-            self._lines(ax, name)
-            ax.set_xlim(0, max(1, len(episode.time) - 1))
-            names = episode.categories(name)
-            if names and len(names) <= 6:
-                ax.set_yticks(range(len(names)), [n.replace("$", r"\$")[:9] for n in names], fontsize=5)
-            ax.tick_params(axis="x", labelsize=6.5, length=2, colors="#757c86", labelbottom=i == len(picked) - 1)
-            ax.tick_params(axis="y", labelsize=5 if names else 6.5, length=2, colors="#757c86")
-            for side in ("top", "right"):
-                ax.spines[side].set_visible(False)
-            for side in ("left", "bottom"):
-                ax.spines[side].set_color("#d9dce0")
-            labels = episode.labels(name) if episode.own_shape(name) else None
-            more = f"{name[:12]}: {labels[0][:9]}" if labels else name[:16]
-            figure.text(8 / wide, 1 - (46 * i + 27) / high, more.replace("$", r"\$"), fontsize=7, color="#22262b", va="center")
-        canvas: Any = FigureCanvasAgg(figure)
-        canvas.draw()
-        picture = np.asarray(canvas.buffer_rgba())[..., :3].copy()
-        return picture, (round(left * wide), round(right * wide) - 1)
-
-    def _lines(self, ax: Any, name: str) -> None:
-        episode, presence = self.opened.episode, self.opened.presence
-        dim = episode.agent_dim(name)
-        known = episode.agents(dim) if dim is not None else []
-        at = np.searchsorted(episode.time, episode.rows(name))
-        every = max(1, len(at) // 4000)
-        for i, agent in enumerate([a for a in self.agents if a in known] if dim is not None else [None]):
-            rows = np.arange(0, len(at), every)
-            values = episode.values(name, agent, rows.tolist()).astype(np.float64).reshape(len(rows), -1)
-            place = None if dim is None or agent is None else np.array([episode.position(dim, agent)])
-            there = presence(name, place, 0, len(at)).reshape(-1, len(at))[0, rows]
-            shown = np.where(there[:, None] & np.isfinite(values), values, np.nan)
-            ax.plot(at[rows], shown[:, 0], color=_LINES[i % len(_LINES)] if dim is not None else "#22262b", lw=0.9)
 
     def __iter__(self) -> Iterator[Rgb]:
         """Yield the frames: (height, width, 3) each."""
-        for start in range(0, len(self.rows), _WINDOW):
-            rows = self.rows[start : start + _WINDOW]
+        yield from self.at(self.rows)
+
+    def at(self, wanted: Sequence[int]) -> Iterator[Rgb]:
+        """Yield the frames of some rows."""
+        for start in range(0, len(wanted), _WINDOW):
+            rows = wanted[start : start + _WINDOW]
             pictures = [self._pictures(name, agent, rows) for name, agent in self.cells]
             for i, row in enumerate(rows):
                 yield self._compose(row, [p[i] if p[i] is not None else b for p, b in zip(pictures, self.blank, strict=True)])
@@ -170,7 +153,7 @@ class Film:
             out[low : self.size[0] - 20, x : x + 2] = _CURSOR
         image = Image.fromarray(out)
         step = int(self.opened.episode.steps[row])
-        ImageDraw.Draw(image).text((_EDGE, 7), f"episode {self.opened.episode.k}   step {step}", fill=(34, 38, 43), font=_font(13))
+        ImageDraw.Draw(image).text((_EDGE, 7), f"episode {self.opened.episode.k}   step {step}", fill=INK, font=font(13))
         return np.asarray(image)
 
 
@@ -180,12 +163,6 @@ def _presence_of(opened: Opened, presence: Presence, name: str, agent: Hashable 
     first, last = int(rows[0]), int(rows[-1]) + 1
     there: NDArray[np.bool_] = presence(name, place, first, last).reshape(-1)[rows - first]
     return there
-
-
-def _font(size: int) -> Any:
-    from PIL import ImageFont
-
-    return ImageFont.load_default(size)
 
 
 def _even(n: int) -> int:
@@ -212,7 +189,7 @@ def write_animation(path: str, film: Film, fps: float, form: str, frames: Iterat
     film : Film
         Whose frames they are.
     fps : float
-        Frames per second; a GIF knows hundredths of a second.
+        Frames per second, at most `MOST_FPS`.
     form : {"gif", "webp"}
         Which of the two.
     frames : iterator of ndarray
@@ -222,12 +199,49 @@ def write_animation(path: str, film: Film, fps: float, form: str, frames: Iterat
 
     if form == "webp" and not features.check("webp"):
         raise MissingPackageError("pillow", "with WebP to write .webp")
-    first = Image.fromarray(next(frames))
-    rest = (Image.fromarray(frame) for frame in frames)
-    options: dict[str, Any] = {"save_all": True, "append_images": rest, "duration": max(20, round(1000 / fps)), "loop": 0, "format": form}
+    per_second = 100 if form == "gif" else 1000  # a GIF counts in hundredths; frames differ in length, so that their mean is right
+    ends = [round((i + 1) * per_second / fps) for i in range(len(film))]
+    lasting = [(end - start) * 1000 // per_second for start, end in zip([0, *ends], ends, strict=False)]
+    options: dict[str, Any] = {"save_all": True, "duration": lasting, "loop": 0, "format": form}
     if form == "webp":
         options |= {"quality": 82, "method": 2}
-    first.save(path, **options)
+        images = (Image.fromarray(frame) for frame in frames)
+    else:
+        palette = _palette(film)
+        images = (Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for frame in frames)
+    next(images).save(path, append_images=images, **options)
+
+
+def _palette(film: Film) -> Any:
+    """Return 256 colours for all frames of a film: its own where they are few, else those that stand for what its pictures show."""
+    from PIL import Image
+
+    frames = list(film.at([film.rows[i] for i in np.unique(np.linspace(0, len(film) - 1, 8).astype(int))]))
+    colors, _ = _colors(np.concatenate([frame.reshape(-1, 3) for frame in frames]))
+    if len(colors) > 256:
+        # Around the pictures: white, the grays of text, the colours of lines. Flat areas must keep theirs, or they would be speckled.
+        around, counts = _colors(film.ground)
+        fixed = np.concatenate([[_CURSOR, (_GRAY,) * 3], around[np.argsort(-counts)]])
+        _, first = np.unique(fixed >> 4, axis=0, return_index=True)  # Pillow takes one of those that are near each other for the others
+        fixed = fixed[np.sort(first)[:48]]
+        shown = [
+            frame[_HEAD + top :, _EDGE + left :][: blank.shape[0], : blank.shape[1]].reshape(-1, 3)
+            for frame in frames for (top, left), blank in zip(film.places, film.blank, strict=True)
+        ] or [film.ground.reshape(-1, 3)]  # fmt: skip
+        pixels = np.concatenate(shown)
+        pixels = pixels[:: max(1, len(pixels) // _MOST_PIXELS)]
+        few = Image.fromarray(pixels[np.newaxis]).quantize(256 - len(fixed), kmeans=1).getpalette() or []
+        colors = np.concatenate([fixed, np.array(few, int).reshape(-1, 3)])[:256]
+    out = Image.new("P", (1, 1))
+    out.putpalette(colors.astype(np.uint8).tobytes())
+    return out
+
+
+def _colors(pixels: Rgb) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the different colours among pixels, and how often each is there."""
+    red, green, blue = pixels.reshape(-1, 3).astype(np.uint32).T
+    packed, counts = np.unique(red << 16 | green << 8 | blue, return_counts=True)
+    return np.stack([packed >> 16, packed >> 8 & 255, packed & 255], axis=1), counts
 
 
 def ffmpeg() -> str:
