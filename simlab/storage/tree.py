@@ -153,7 +153,7 @@ def describe(path: str | os.PathLike[str], *, most: int = MOST_OBJECTS) -> Tree:
 
 def _open(place: str) -> h5py.File:
     """Open a file for reading, one that is being written in SWMR mode too, or by a logger of this process."""
-    if os.path.realpath(place) in being_recorded:
+    if "\0" not in place and os.path.realpath(place) in being_recorded:
         return reopened(place)[0]
     try:
         return h5py.File(place, "r")
